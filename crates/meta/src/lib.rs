@@ -1,0 +1,20 @@
+//! The words of the Kubernetes API that every floor shares: kinds, names, labels, selectors, quantities,
+//! field paths, errors and access to an object's metadata. Pure values; nothing here knows a particular kind.
+
+pub mod field_error;
+pub mod fields;
+pub mod gvk;
+pub mod labels;
+pub mod name;
+pub mod object;
+pub mod path;
+pub mod quantity;
+pub mod status;
+
+pub use field_error::{FieldError, FieldErrorKind};
+pub use gvk::{GroupKind, GroupResource, GroupVersion, Gvk, Gvr};
+pub use object::ObjectExt;
+pub use path::FieldPath;
+pub use quantity::Quantity;
+pub use status::{ApiError, Reason};
+pub use stdx::Time;

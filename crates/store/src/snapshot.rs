@@ -1,0 +1,60 @@
+//! An immutable state of the store.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::{Collection, Entry, Key, Revision};
+
+/// The items of one collection, ordered by name.
+pub type Items = imbl::OrdMap<Arc<str>, Arc<Entry>>;
+
+/// A state at one revision. Cloning is O(1); holding one keeps that state's memory.
+#[derive(Clone, Default)]
+pub struct Snapshot {
+    pub(crate) revision: Revision,
+    pub(crate) collections: imbl::OrdMap<Collection, Items>,
+}
+
+impl Snapshot {
+    /// The revision this is the state of.
+    pub fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    /// One item.
+    pub fn get(&self, collection: &str, item: &str) -> Option<&Arc<Entry>> {
+        self.collections.get(collection)?.get(item)
+    }
+
+    /// One item by its key.
+    pub fn get_key(&self, key: &Key) -> Option<&Arc<Entry>> {
+        self.get(&key.collection, &key.item)
+    }
+
+    /// The items of a collection whose names start with `prefix`, in order, from `start` (inclusive) on.
+    pub fn range<'s>(
+        &'s self,
+        collection: &str,
+        prefix: &'s str,
+        start: &'s str,
+    ) -> impl Iterator<Item = (&'s Arc<str>, &'s Arc<Entry>)> {
+        let from = if start > prefix { start } else { prefix };
+        self.collections
+            .get(collection)
+            .into_iter()
+            .flat_map(move |items| {
+                items.range::<(Bound<&str>, Bound<&str>), str>((Bound::Included(from), Bound::Unbounded))
+            })
+            .take_while(move |(name, _)| name.starts_with(prefix))
+    }
+
+    /// How many items a collection has.
+    pub fn count(&self, collection: &str) -> usize {
+        self.collections.get(collection).map_or(0, |items| items.len())
+    }
+
+    /// All collections that have items.
+    pub fn collections(&self) -> impl Iterator<Item = &Collection> {
+        self.collections.keys()
+    }
+}
