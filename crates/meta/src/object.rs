@@ -22,7 +22,7 @@ pub trait ObjectExt {
     /// The map under a chain of field names, made where absent (what stands in the way is replaced).
     fn map_mut(&mut self, path: &[&str]) -> &mut Map<String, Value>;
     /// Removes and returns the value under a chain of field names; the maps around it stay.
-    fn take(&mut self, path: &[&str]) -> Option<Value>;
+    fn remove(&mut self, path: &[&str]) -> Option<Value>;
     /// Sets the value under a chain of field names, making the maps on the way.
     fn put(&mut self, path: &[&str], value: impl Into<Value>);
 
@@ -111,7 +111,7 @@ impl ObjectExt for Value {
         map
     }
 
-    fn take(&mut self, path: &[&str]) -> Option<Value> {
+    fn remove(&mut self, path: &[&str]) -> Option<Value> {
         let (last, parents) = path.split_last()?;
         let parent = parents.iter().try_fold(self, |value, step| value.get_mut(*step))?;
         parent.as_object_mut()?.remove(*last)
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(object.gvk(), Some(Gvk::new("apps", "v1", "Deployment")));
         object.put(&["spec", "replicas"], 3);
         assert_eq!(object.int(&["spec", "replicas"]), Some(3));
-        assert_eq!(object.take(&["spec", "replicas"]), Some(json!(3)));
+        assert_eq!(object.remove(&["spec", "replicas"]), Some(json!(3)));
         assert_eq!(object.at(&["spec"]), Some(&json!({})));
         assert_eq!(object.text(&["spec", "absent"]), "");
     }
