@@ -4,6 +4,7 @@
 pub mod field_error;
 pub mod fields;
 pub mod gvk;
+mod label_text;
 pub mod labels;
 pub mod name;
 pub mod object;
