@@ -18,22 +18,30 @@ pub struct Entry {
     pub created: Revision,
     /// The revision that last wrote it.
     pub modified: Revision,
-    memo: OnceLock<Arc<dyn Any + Send + Sync>>,
+    memo: Memo,
 }
+
+/// One interpretation of the value and, behind it, those of other readers. Readers are few (the index, the
+/// authoriser), so a list beats a map.
+#[derive(Default)]
+struct Memo(OnceLock<Box<(Arc<dyn Any + Send + Sync>, Memo)>>);
 
 impl Entry {
     /// An entry that nobody has interpreted yet.
     pub fn new(value: Bytes, annex: Bytes, created: Revision, modified: Revision) -> Self {
-        Self { value, annex, created, modified, memo: OnceLock::new() }
+        Self { value, annex, created, modified, memo: Memo::default() }
     }
 
-    /// What `read` makes of the value, computed once per entry: the small typed index beside the bytes.
-    /// All callers must ask for the same `T`; another type is computed anew each time.
+    /// What `read` makes of the value, computed once per entry and type: the small typed index beside the bytes.
+    /// `read` must be a pure function of the value, the same one for the same `T`.
     pub fn memo<T: Any + Send + Sync>(&self, read: impl Fn(&[u8]) -> T) -> Arc<T> {
-        let slot = self.memo.get_or_init(|| Arc::new(read(&self.value)));
-        match Arc::clone(slot).downcast::<T>() {
-            Ok(memo) => memo,
-            Err(_) => Arc::new(read(&self.value)),
+        let mut slot = &self.memo;
+        loop {
+            let (memo, next) = &**slot.0.get_or_init(|| Box::new((Arc::new(read(&self.value)), Memo::default())));
+            match Arc::clone(memo).downcast::<T>() {
+                Ok(memo) => return memo,
+                Err(_) => slot = next,
+            }
         }
     }
 }

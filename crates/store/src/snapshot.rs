@@ -57,4 +57,13 @@ impl Snapshot {
     pub fn collections(&self) -> impl Iterator<Item = &Collection> {
         self.collections.keys()
     }
+
+    /// Whether a collection is the very same in both states (O(1); `false` may also mean merely rebuilt).
+    pub fn is_same_collection(&self, other: &Snapshot, collection: &str) -> bool {
+        match (self.collections.get(collection), other.collections.get(collection)) {
+            (Some(a), Some(b)) => a.ptr_eq(b),
+            (None, None) => true,
+            _ => false,
+        }
+    }
 }

@@ -1,0 +1,162 @@
+//! A snapshot with its indexes, kept up to date by folding events.
+
+use std::sync::Arc;
+
+use store::{Change, Collection, Event, Key, Revision, Snapshot, Store};
+
+use crate::Object;
+
+/// Who depends on whom: `(owner uid, dependent)`. A persistent set, so that a view of it is O(1).
+type ByOwner = imbl::OrdSet<(Arc<str>, Key)>;
+
+/// How many events are folded in one bite.
+const EVENTS_MAX: usize = 4_096;
+
+/// One consistent state of the world.
+#[derive(Clone, Default)]
+pub struct View {
+    snapshot: Snapshot,
+    by_owner: ByOwner,
+}
+
+impl View {
+    /// A view of a snapshot, with its indexes computed from scratch (O(objects): for tests and plans' starts).
+    pub fn of(snapshot: Snapshot) -> View {
+        let mut by_owner = ByOwner::new();
+        for collection in snapshot.collections() {
+            for (item, entry) in snapshot.range(collection, "", "") {
+                let key = Key { collection: Arc::clone(collection), item: Arc::clone(item) };
+                insert_owners(&mut by_owner, &Object::new(key, Arc::clone(entry)));
+            }
+        }
+        View { snapshot, by_owner }
+    }
+
+    /// The revision this is the state of.
+    pub fn revision(&self) -> Revision {
+        self.snapshot.revision()
+    }
+
+    /// The state underneath.
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// One object; `namespace` is empty for cluster-scoped kinds. `collection` is e.g. `core/pods`.
+    pub fn get(&self, collection: &str, namespace: &str, name: &str) -> Option<Object> {
+        if namespace.is_empty() {
+            self.get_item(collection, name)
+        } else {
+            self.get_item(collection, &format!("{namespace}/{name}"))
+        }
+    }
+
+    /// One object by its key.
+    pub fn get_key(&self, key: &Key) -> Option<Object> {
+        self.snapshot.get_key(key).map(|entry| Object::new(key.clone(), Arc::clone(entry)))
+    }
+
+    fn get_item(&self, collection: &str, item: &str) -> Option<Object> {
+        let entry = self.snapshot.get(collection, item)?;
+        Some(Object::new(Key::new(collection, item), Arc::clone(entry)))
+    }
+
+    /// The objects of a collection, in a namespace or (empty) in all, ordered by namespace and name.
+    pub fn list(&self, collection: &str, namespace: &str) -> Vec<Object> {
+        let name: Collection = collection.into();
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        self.snapshot
+            .range(collection, &prefix, "")
+            .map(|(item, entry)| {
+                Object::new(Key { collection: Arc::clone(&name), item: Arc::clone(item) }, Arc::clone(entry))
+            })
+            .collect()
+    }
+
+    /// The objects that name `uid` among their owners, ordered by key.
+    pub fn dependents(&self, uid: &str) -> Vec<Object> {
+        let start = (Arc::from(uid), Key::new("", ""));
+        self.by_owner
+            .range(start..)
+            .take_while(|(owner, _)| &**owner == uid)
+            .filter_map(|(_, key)| self.get_key(key))
+            .collect()
+    }
+
+    fn fold(&mut self, event: &Event) {
+        if let Some(previous) = &event.previous {
+            for owner in &Object::new(event.key.clone(), Arc::clone(previous)).meta().owner_references {
+                self.by_owner.remove(&(Arc::from(&*owner.uid), event.key.clone()));
+            }
+        }
+        if event.change != Change::Deleted {
+            insert_owners(&mut self.by_owner, &Object::new(event.key.clone(), Arc::clone(&event.entry)));
+        }
+    }
+}
+
+fn insert_owners(by_owner: &mut ByOwner, object: &Object) {
+    for owner in &object.meta().owner_references {
+        by_owner.insert((Arc::from(&*owner.uid), object.key.clone()));
+    }
+}
+
+/// Keeps a [`View`] at the newest revision of a store.
+#[derive(Default)]
+pub struct Mirror {
+    view: View,
+}
+
+impl Mirror {
+    /// A mirror of the store's newest state.
+    pub fn of(store: &dyn Store) -> Mirror {
+        Mirror { view: View::of(store.snapshot()) }
+    }
+
+    /// The state last advanced to.
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// Moves to the store's newest state and hands every event on the way, collection by collection, to `each`.
+    /// When history was compacted past the last state the view is rebuilt and `false` is returned: then every key
+    /// must be looked at again.
+    pub fn advance(&mut self, store: &dyn Store, mut each: impl FnMut(&View, &Event)) -> bool {
+        let target = store.snapshot();
+        let mut events = Vec::new();
+        for collection in changed_since(&self.view.snapshot, &target) {
+            let mut after = self.view.revision();
+            while after < target.revision() {
+                match store.events(&collection, after, EVENTS_MAX) {
+                    Ok((batch, through)) if through > after => {
+                        events.extend(batch.into_iter().filter(|e| e.revision <= target.revision()));
+                        after = through;
+                    }
+                    Ok(_) => break,
+                    Err(_) => {
+                        self.view = View::of(target);
+                        return false;
+                    }
+                }
+            }
+        }
+        events.sort_by_key(|event| event.revision);
+        self.view.snapshot = target;
+        for event in &events {
+            self.view.fold(event);
+        }
+        for event in &events {
+            each(&self.view, event);
+        }
+        true
+    }
+}
+
+/// The collections that may have changed between two states: those of either.
+fn changed_since(old: &Snapshot, new: &Snapshot) -> Vec<Collection> {
+    let mut names: Vec<Collection> = old.collections().chain(new.collections()).cloned().collect();
+    names.sort();
+    names.dedup();
+    names.retain(|name| !new.is_same_collection(old, name));
+    names
+}

@@ -1,0 +1,52 @@
+//! One object as a brain sees it.
+
+use std::any::Any;
+use std::sync::Arc;
+
+use serde_json::Value;
+use store::{Entry, Key, Revision};
+
+use crate::{Facts, Meta};
+
+/// A stored object with its decoded metadata. Cheap to clone.
+#[derive(Clone)]
+pub struct Object {
+    /// Where it is stored.
+    pub key: Key,
+    entry: Arc<Entry>,
+    facts: Arc<Facts>,
+}
+
+impl Object {
+    /// The object that `entry` holds.
+    pub fn new(key: Key, entry: Arc<Entry>) -> Object {
+        let facts = entry.memo(Facts::read);
+        Object { key, entry, facts }
+    }
+
+    /// Its metadata.
+    pub fn meta(&self) -> &Meta {
+        &self.facts.meta
+    }
+
+    /// The revision that last wrote it.
+    pub fn revision(&self) -> Revision {
+        self.entry.modified
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.entry.value
+    }
+
+    /// Its whole tree, decoded anew at every call (a tree is ten times as large as the bytes: never kept).
+    pub fn tree(&self) -> Value {
+        serde_json::from_slice(&self.entry.value).unwrap_or_default()
+    }
+
+    /// A compact projection of it, decoded once per stored revision. `read` must be a pure function of the bytes
+    /// and the same one for all objects of a kind.
+    pub fn project<T: Any + Send + Sync>(&self, read: impl Fn(&[u8]) -> T) -> Arc<T> {
+        self.facts.projection(|| read(&self.entry.value))
+    }
+}
