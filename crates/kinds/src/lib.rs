@@ -1,1 +1,20 @@
-//! To be written.
+//! Every built-in kind, declared once: one file each under `src/<group>/`, one line in the table.
+//!
+//! From a [`KindDef`] follow routes, discovery, storage keys, OpenAPI, strict field checking, pruning, defaulting,
+//! validation, tables, selectors, subresources, generation bumps and more; nothing else lists kinds. A
+//! CustomResourceDefinition becomes the same `KindDef` (law 8) and enters the same [`Catalog`].
+
+pub mod apply_order;
+mod builder;
+mod catalog;
+mod def;
+pub mod halves;
+pub mod priority;
+mod table;
+
+pub use catalog::{Catalog, Group};
+pub use def::{
+    BuiltInRules, Cell, Column, Converged, Conversion, Health, KindDef, Resource, Rules, ScalePaths, Scope,
+    SelectableField, SelectorAt, Subresource, Text, UpdateOf,
+};
+pub use table::built_in;
