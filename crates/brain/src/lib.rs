@@ -1,1 +1,19 @@
-//! To be written.
+//! The words that brains share: what they are asked, what they answer, and the pure half of the loop that turns
+//! answers into effects.
+//!
+//! A [`Brain`] decides on facts taken from a [`View`]; it never writes (law 5), asks no clock and cannot fail. The
+//! [`Loop`] keeps the keys to look at: level-triggered, with backoff and wake-ups, and holds a key back until the
+//! view has reached the key's own last write. Driver, planner and simulator are the same loop with other hands.
+
+mod action;
+mod brain;
+mod naming;
+mod outcome;
+mod queue;
+
+pub use action::{Action, Patch, Propagation, Resource, key};
+pub use brain::{Brain, Controller, Def, Watch};
+pub use naming::child_name;
+pub use outcome::{Note, Outcome, Severity, Turn, Wake};
+pub use queue::{Loop, Performed};
+pub use view::{Meta, Object, OwnerRef, View};

@@ -1,0 +1,91 @@
+//! A controller as its pure decision, and the form in which all of them stand in one table.
+
+use std::time::Duration;
+
+use stdx::Time;
+use store::{Event, Key};
+use view::View;
+
+use crate::{Action, Note, Outcome, Resource, Turn};
+
+/// A controller's declaration.
+#[derive(Clone, Copy)]
+pub struct Def {
+    /// `replica-set`: the workload name; its user is `system:serviceaccount:kube-system:<name>-controller`.
+    pub name: &'static str,
+    /// The kind whose objects are its keys, where events about them go.
+    pub root: Resource,
+    /// CamelCase kind of the root.
+    pub root_kind: &'static str,
+    /// What it looks at, and which keys a change there concerns.
+    pub watches: &'static [Watch],
+    /// How often every key is looked at even if nothing changes; `None` trusts its wake-ups.
+    pub resync: Option<Duration>,
+}
+
+/// One kind that a controller looks at.
+#[derive(Clone, Copy)]
+pub struct Watch {
+    /// The store's collection, e.g. `core/pods`.
+    pub collection: &'static str,
+    /// The root keys that a change concerns. Both sides of the change are in the event: an object that moved away
+    /// concerns the one it left. May return keys that do not exist.
+    pub roots: fn(&View, &Event) -> Vec<Key>,
+}
+
+/// A pure controller. Laws: the same input gives the same output; performing the steps and asking again gives none.
+pub trait Brain: 'static {
+    /// Its declaration.
+    const DEF: Def;
+    /// What should be.
+    type Desired;
+    /// What is.
+    type Observed;
+    /// Every effect it can ever have.
+    type Step;
+    /// Every reason it can ever give.
+    type Why;
+
+    /// Takes the facts of one key from the world; `None` when there is nothing to look after.
+    fn observe(view: &View, key: &Key, now: Time) -> Option<(Self::Desired, Self::Observed)>;
+    /// Decides.
+    fn reconcile(desired: &Self::Desired, observed: &Self::Observed, now: Time) -> Outcome<Self::Step, Self::Why>;
+    /// Invariants of any outcome; the error says which is broken.
+    fn check(
+        desired: &Self::Desired,
+        observed: &Self::Observed,
+        outcome: &Outcome<Self::Step, Self::Why>,
+    ) -> Result<(), String>;
+    /// A step as API requests.
+    fn perform(step: Self::Step, desired: &Self::Desired, observed: &Self::Observed) -> Action;
+    /// A reason in common words.
+    fn explain(why: Self::Why) -> Note;
+}
+
+/// A controller in the table: its declaration and its decision, without its types.
+#[derive(Clone, Copy)]
+pub struct Controller {
+    /// Its declaration.
+    pub def: Def,
+    /// Observe, reconcile, check and translate for one key.
+    pub turn: fn(&View, &Key, Time) -> Turn,
+}
+
+impl Controller {
+    /// The table entry of a brain.
+    pub const fn of<B: Brain>() -> Controller {
+        Controller { def: B::DEF, turn: turn::<B> }
+    }
+}
+
+fn turn<B: Brain>(view: &View, key: &Key, now: Time) -> Turn {
+    let Some((desired, observed)) = B::observe(view, key, now) else { return Turn::rest() };
+    let outcome = B::reconcile(&desired, &observed, now);
+    let violation = B::check(&desired, &observed, &outcome).err();
+    Turn {
+        actions: outcome.steps.into_iter().map(|step| B::perform(step, &desired, &observed)).collect(),
+        notes: outcome.notes.into_iter().map(B::explain).collect(),
+        wake: outcome.wake,
+        violation,
+    }
+}

@@ -1,0 +1,53 @@
+//! Names of created children.
+
+/// Letters of generated names: no vowels, no look-alikes.
+const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
+/// Letters of a generated suffix, as upstream has.
+const SUFFIX_LENGTH: usize = 5;
+/// A generated name's base is cut so that base and suffix fit a DNS label.
+const BASE_MAX: usize = 63 - SUFFIX_LENGTH;
+
+/// The name of a child: `base` and five letters that follow from `identity`.
+///
+/// `identity` says exactly which child is meant, e.g. the owner's uid and revision, the uids of the children it
+/// sees and a counter. The same decision made twice (a stale view, a lost answer, a restart) gives the same
+/// name, so that the second create collides instead of doubling; a new decision gives a new name.
+pub fn child_name<'a>(base: &str, identity: impl IntoIterator<Item = &'a str>) -> String {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for part in identity {
+        // The separator keeps ("ab","c") and ("a","bc") apart.
+        for byte in part.bytes().chain([0xff]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    // FNV's high bits are weak on short input: mix before letters are cut from it.
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^= hash >> 33;
+    let mut cut = BASE_MAX.min(base.len());
+    while !base.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    let mut name = base[..cut].to_owned();
+    for _ in 0..SUFFIX_LENGTH {
+        name.push(char::from(ALPHABET[(hash % 27) as usize]));
+        hash /= 27;
+    }
+    name
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_same_decision_has_the_same_name() {
+        assert_eq!(child_name("web-", ["uid", "7", "0"]), child_name("web-", ["uid", "7", "0"]));
+        assert_ne!(child_name("web-", ["uid", "7", "0"]), child_name("web-", ["uid", "7", "1"]));
+        assert_ne!(child_name("web-", ["ab", "c"]), child_name("web-", ["a", "bc"]));
+    }
+
+    #[test]
+    fn fits_a_label() {
+        assert_eq!(child_name(&"x".repeat(100), ["a"]).len(), 63);
+    }
+}
