@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
-use crate::Revision;
+use crate::{Keyspace, Revision};
 
 /// A value with its history marks. Immutable; shared by every snapshot and event that has it.
 pub struct Entry {
@@ -18,6 +18,7 @@ pub struct Entry {
     pub created: Revision,
     /// The revision that last wrote it.
     pub modified: Revision,
+    keyspace: Keyspace,
     memo: Memo,
 }
 
@@ -27,9 +28,29 @@ pub struct Entry {
 struct Memo(OnceLock<Box<(Arc<dyn Any + Send + Sync>, Memo)>>);
 
 impl Entry {
-    /// An entry that nobody has interpreted yet.
+    /// A durable entry that nobody has interpreted yet.
     pub fn new(value: Bytes, annex: Bytes, created: Revision, modified: Revision) -> Self {
-        Self { value, annex, created, modified, memo: Memo::default() }
+        Self { value, annex, created, modified, keyspace: Keyspace::Durable, memo: Memo::default() }
+    }
+
+    /// The same, living in `keyspace`.
+    pub fn within(self, keyspace: Keyspace) -> Self {
+        Self { keyspace, ..self }
+    }
+
+    /// Whether it survives a restart.
+    pub fn keyspace(&self) -> Keyspace {
+        self.keyspace
+    }
+
+    /// Whether it survives a restart.
+    pub fn is_durable(&self) -> bool {
+        self.keyspace == Keyspace::Durable
+    }
+
+    /// Bytes of value and annex.
+    pub fn size(&self) -> usize {
+        self.value.len().saturating_add(self.annex.len())
     }
 
     /// What `read` makes of the value, computed once per entry and type: the small typed index beside the bytes.

@@ -7,6 +7,16 @@ use std::sync::Arc;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
+impl Revision {
+    /// The revision of a new, empty store. Not 0, because clients read "0" as "any revision will do".
+    pub const FIRST: Revision = Revision(1);
+
+    /// The one after this.
+    pub fn next(self) -> Revision {
+        Revision(self.0.saturating_add(1))
+    }
+}
+
 impl fmt::Display for Revision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

@@ -48,6 +48,11 @@ impl Snapshot {
             .take_while(move |(name, _)| name.starts_with(prefix))
     }
 
+    /// All items of a collection, in order.
+    pub fn items(&self, collection: &str) -> impl Iterator<Item = (&Arc<str>, &Arc<Entry>)> {
+        self.collections.get(collection).into_iter().flat_map(|items| items.iter())
+    }
+
     /// How many items a collection has.
     pub fn count(&self, collection: &str) -> usize {
         self.collections.get(collection).map_or(0, |items| items.len())
@@ -65,5 +70,41 @@ impl Snapshot {
             (None, None) => true,
             _ => false,
         }
+    }
+
+    /// A state from its items, which are taken in as they come (in order is fastest).
+    pub fn build(revision: Revision, items: impl IntoIterator<Item = (Key, Arc<Entry>)>) -> Snapshot {
+        let mut snapshot = Snapshot { revision, ..Snapshot::default() };
+        items.into_iter().for_each(|(key, entry)| snapshot.put(&key, entry));
+        snapshot
+    }
+
+    /// Sets one item. The key's own names are kept if they are new, so callers pass interned keys.
+    pub(crate) fn put(&mut self, key: &Key, entry: Arc<Entry>) {
+        match self.collections.get_mut(&*key.collection) {
+            Some(items) => {
+                items.insert(Arc::clone(&key.item), entry);
+            }
+            None => {
+                let items = Items::unit(Arc::clone(&key.item), entry);
+                self.collections.insert(Arc::clone(&key.collection), items);
+            }
+        }
+    }
+
+    /// Removes one item, and its collection when that was the last.
+    pub(crate) fn remove(&mut self, key: &Key) {
+        let Some(items) = self.collections.get_mut(&*key.collection) else { return };
+        items.remove(&*key.item);
+        if items.is_empty() {
+            self.collections.remove(&*key.collection);
+        }
+    }
+
+    /// The same key with the names this state already holds in memory.
+    pub(crate) fn intern(&self, key: Key) -> Key {
+        let Some((collection, items)) = self.collections.get_key_value(&*key.collection) else { return key };
+        let item = items.get_key_value(&*key.item).map_or(key.item, |(item, _)| Arc::clone(item));
+        Key { collection: Arc::clone(collection), item }
     }
 }

@@ -34,7 +34,7 @@ pub enum Op {
         value: Bytes,
         /// Opaque companion, see [`Entry::annex`].
         annex: Bytes,
-        /// Where in `value` the store writes the transaction's revision, in decimal, when it commits.
+        /// Where in `value` the store inserts the transaction's revision, in decimal, when it commits.
         stamp_at: Option<u32>,
         /// Whether the write must survive a restart.
         keyspace: Keyspace,
@@ -53,14 +53,15 @@ pub enum Op {
 pub struct Txn {
     /// All must hold.
     pub preconditions: Vec<Precondition>,
-    /// Applied together, at one revision. A key occurs at most once.
+    /// Applied together, at one revision. A key occurs at most once. A transaction that changes nothing (no
+    /// ops, or deletions of absent items only) makes no new revision.
     pub ops: Vec<Op>,
 }
 
 /// A committed transaction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Committed {
-    /// Its revision.
+    /// Its revision; of a transaction that changed nothing, the newest revision before it.
     pub revision: Revision,
     /// One per op, in order: the entry written, or `None` for a delete.
     pub entries: Vec<Option<Arc<Entry>>>,
@@ -71,6 +72,8 @@ pub struct Committed {
 pub enum TxnError {
     /// A precondition does not hold; nothing was changed.
     Failed(Precondition),
+    /// The transaction breaks a limit or names a key twice; nothing was changed, and trying again is useless.
+    Invalid(String),
     /// The store takes no more writes (shutting down, or the medium failed); whether this transaction will be
     /// found after the next start is unknown.
     Stopped(String),
