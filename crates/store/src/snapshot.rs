@@ -53,6 +53,23 @@ impl Snapshot {
         self.collections.get(collection).into_iter().flat_map(|items| items.iter())
     }
 
+    /// The same as [`Snapshot::range`] for a prefix made on the spot.
+    pub fn range_owned(
+        &self,
+        collection: &str,
+        prefix: String,
+        start: String,
+    ) -> impl Iterator<Item = (&Arc<str>, &Arc<Entry>)> + use<'_> {
+        let from = if start > prefix { start } else { prefix.clone() };
+        self.collections
+            .get(collection)
+            .into_iter()
+            .flat_map(move |items| {
+                items.range::<(Bound<&str>, Bound<&str>), str>((Bound::Included(&*from), Bound::Unbounded))
+            })
+            .take_while(move |(name, _)| name.starts_with(&*prefix))
+    }
+
     /// How many items a collection has.
     pub fn count(&self, collection: &str) -> usize {
         self.collections.get(collection).map_or(0, |items| items.len())
