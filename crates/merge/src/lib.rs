@@ -1,1 +1,11 @@
-//! To be written.
+//! How objects change: patches, server-side apply and the ownership of fields, structural differences.
+//!
+//! Everything here is a pure function of JSON trees and their schema. Trees are at most as deep as JSON is read
+//! (128 levels), which bounds the recursion of every walk.
+
+mod go_text;
+pub mod json_merge;
+pub mod json_patch;
+mod patch_error;
+
+pub use patch_error::{PatchError, PatchErrorKind};
