@@ -7,8 +7,13 @@
 pub mod apply_order;
 mod builder;
 mod catalog;
+mod check;
+pub mod column;
+mod core;
 mod def;
+mod fill;
 pub mod halves;
+pub mod object_meta;
 pub mod priority;
 mod table;
 
@@ -17,4 +22,5 @@ pub use def::{
     BuiltInRules, Cell, Column, Converged, Conversion, Health, KindDef, Resource, Rules, ScalePaths, Scope,
     SelectableField, SelectorAt, Subresource, Text, UpdateOf,
 };
+pub use object_meta::{validate_object_meta, validate_object_meta_update};
 pub use table::built_in;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::KindDef;
+use crate::core;
 
 /// Declares a kind.
 type Declare = fn() -> KindDef;
@@ -10,6 +11,14 @@ type Declare = fn() -> KindDef;
 /// One line a kind; the table's test keeps it sorted and complete.
 #[rustfmt::skip]
 const TABLE: &[Declare] = &[
+    core::binding::def,
+    core::component_status::def,
+    core::config_map::def,
+    core::endpoints::def,
+    core::namespace::def,
+    core::secret::def,
+    core::service::def,
+    core::service_account::def,
 ];
 
 /// Every built-in kind.
