@@ -10,6 +10,7 @@ pub mod name;
 pub mod object;
 pub mod path;
 pub mod quantity;
+mod quantity_text;
 pub mod status;
 
 pub use field_error::{FieldError, FieldErrorKind};
