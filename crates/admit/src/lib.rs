@@ -7,6 +7,7 @@ pub mod bootstrap;
 pub mod node_authorizer;
 pub mod pod_refs;
 pub mod rbac;
+pub mod tokens;
 pub mod user;
 
 pub use attributes::Attributes;

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 const API_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
 
 /// Name, shares, lendable percent and, when requests queue instead of being refused, queues and hand size.
-const LEVELS: &[(&str, u32, u32, Option<(u32, u32)>)] = &[
+type Level = (&'static str, u32, u32, Option<(u32, u32)>);
+
+const LEVELS: &[Level] = &[
     ("catch-all", 5, 0, None),
     ("system", 30, 33, Some((64, 6))),
     ("node-high", 40, 25, Some((64, 6))),

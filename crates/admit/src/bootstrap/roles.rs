@@ -167,7 +167,7 @@ mod tests {
     fn every_rule_has_verbs_and_a_target() {
         for role in roles().iter().filter(|o| o.get("rules").is_some()) {
             for rule in PolicyRule::of_role(role) {
-                let target = !rule.resources.is_empty() != !rule.non_resource_urls.is_empty();
+                let target = rule.resources.is_empty() != rule.non_resource_urls.is_empty();
                 assert!(target && !rule.verbs.is_empty(), "{}: {rule:?}", role.name());
             }
         }

@@ -4,6 +4,7 @@ mod escalation;
 mod rule;
 mod view;
 
+pub(crate) use escalation::quoted;
 pub use escalation::{check_binding, check_role, covers};
 pub use rule::PolicyRule;
 pub use view::{RbacView, RuleSource, SubjectRules};
