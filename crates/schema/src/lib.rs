@@ -1,1 +1,12 @@
-//! To be written.
+//! The grammar of objects: which fields a type has, how each is merged, defaulted, checked and put on the wire.
+//!
+//! Built-in types come from a compact facts file (`cargo xtask schema`), custom ones from a
+//! CustomResourceDefinition; both become the same [`Schema`], so that decoding, pruning, defaulting, validation,
+//! merging and publishing are each written once.
+
+mod facts;
+mod navigate;
+mod shape;
+
+pub use facts::{builtin, builtin_names};
+pub use shape::{Facets, Field, IntFormat, Link, ListKind, Rule, Schema, Shape, StringFormat, Struct, Zero};
