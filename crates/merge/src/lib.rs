@@ -7,5 +7,8 @@ mod go_text;
 pub mod json_merge;
 pub mod json_patch;
 mod patch_error;
+pub mod strategic;
+#[cfg(test)]
+mod test_schema;
 
 pub use patch_error::{PatchError, PatchErrorKind};
