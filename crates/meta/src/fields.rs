@@ -32,7 +32,10 @@ impl FieldSelector {
                 split_term(term).ok_or_else(|| format!("invalid selector: '{text}'; can't understand '{term}'"))?;
             Ok(Requirement { field: field.to_owned(), equals, value: unescape(value)? })
         };
-        Ok(Self { requirements: terms.iter().map(read).collect::<Result<_, String>>()? })
+        let mut requirements = terms.iter().map(read).collect::<Result<Vec<_>, String>>()?;
+        // `=` and its like ask nothing; upstream drops them.
+        requirements.retain(|r| !(r.field.is_empty() && r.value.is_empty()));
+        Ok(Self { requirements })
     }
 
     /// Whether every requirement holds, given each field's value.
@@ -128,6 +131,7 @@ mod tests {
         check("x==a", "x=a");
         check("z=1,a=2", "a=2,z=1");
         check(",,x=a,", "x=a");
+        check("=,x=a,!=", "x=a");
         check("x=a b", "x=a b");
     }
 

@@ -1,9 +1,12 @@
 //! The words of the Kubernetes API that every floor shares: kinds, names, labels, selectors, quantities,
 //! field paths, errors and access to an object's metadata. Pure values; nothing here knows a particular kind.
 
+pub mod condition;
+pub mod duration;
 pub mod field_error;
 pub mod fields;
 pub mod gvk;
+pub mod int_or_string;
 mod label_text;
 pub mod labels;
 pub mod name;

@@ -20,7 +20,7 @@ pub(crate) const BINARY_MAX: i128 = i64::MAX as i128 * UNIT;
 ///
 /// Value = `nanos` × 10⁻⁹, exact to a nano as upstream's canonical form is. Smaller fractions are rounded away
 /// from zero. Amounts with binary suffixes are capped at 2⁶³−1 whole units as upstream does, others at
-/// 5×10²⁸ (where upstream grows without bound).
+/// 5×10²⁸ (where upstream grows without bound). From 1000E on the suffix stays `E`, where upstream loses it.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantity {
     nanos: i128,
