@@ -78,7 +78,7 @@ fn read_type(name: &'static str, lines: &'static str) -> Schema {
     if let Some((_, shape)) = head.split_once(" = ") {
         return Schema { shape: special(shape), ..Schema::default() };
     }
-    let mut body = Struct { atomic: head.ends_with(" atomic"), ..Struct::default() };
+    let mut body = Struct { name: Some(name), atomic: head.ends_with(" atomic"), ..Struct::default() };
     let package = name.rsplit_once('.').map_or("", |(package, _)| package);
     for line in fields.lines().filter(|l| !l.is_empty()) {
         let (field_name, field) = read_field(package, line.trim_start());

@@ -5,8 +5,10 @@
 //! merging and publishing are each written once.
 
 mod facts;
+pub mod json;
 mod navigate;
 mod shape;
+mod text;
 
 pub use facts::{builtin, builtin_names};
 pub use shape::{Facets, Field, IntFormat, Link, ListKind, Rule, Schema, Shape, StringFormat, Struct, Zero};

@@ -59,6 +59,9 @@ pub enum Shape {
 /// Known fields, and what happens to others.
 #[derive(Clone, Debug, Default)]
 pub struct Struct {
+    /// Published name of a built-in type, whose values are held in Go's normal form; `None` in custom resources,
+    /// whose values stay as sent.
+    pub name: Option<&'static str>,
     /// By JSON name.
     pub fields: BTreeMap<Box<str>, Field>,
     /// Names of required fields.
