@@ -4,11 +4,15 @@
 //! CustomResourceDefinition; both become the same [`Schema`], so that decoding, pruning, defaulting, validation,
 //! merging and publishing are each written once.
 
+mod conform;
 mod facts;
 pub mod json;
 mod navigate;
+pub mod prune;
 mod shape;
+mod special;
 mod text;
 
+pub use conform::{Conformed, Mode, TypeError, conform, conform_as};
 pub use facts::{builtin, builtin_names};
 pub use shape::{Facets, Field, IntFormat, Link, ListKind, Rule, Schema, Shape, StringFormat, Struct, Zero};

@@ -227,6 +227,8 @@ pub struct Facets {
     pub one_of: Vec<Schema>,
     /// `not`.
     pub not: Option<Box<Schema>>,
+    /// Nothing inside is known nor kept: objects are emptied by pruning (`additionalProperties: true`).
+    pub hollow: bool,
     /// `x-kubernetes-validations`; evaluated by `admit`, which has CEL.
     pub rules: Vec<Rule>,
 }
