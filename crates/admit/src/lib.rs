@@ -4,6 +4,7 @@
 pub mod attributes;
 pub mod authorizer;
 pub mod bootstrap;
+pub mod csr;
 pub mod node_authorizer;
 pub mod pod_refs;
 pub mod rbac;
