@@ -395,4 +395,18 @@ mod tests {
         assert_eq!(core.events("v", Revision(99), 9), Err(ReadError::Compacted { oldest: Revision(100) }));
         assert!(core.way_to(Revision(99)).is_err() && core.way_to(Revision(100)).is_ok());
     }
+
+    #[test]
+    fn giving_up_events_does_not_bring_back_what_was_lost() {
+        let mut core = Core::new(Limits { history_events_max: 2, ..Limits::default() });
+        for revision in [2, 3] {
+            let key = Key::new("c", "a");
+            let put = Replayed::Put { key, value: "v".into(), annex: "".into(), created: Revision(2) };
+            core.replay(Revision(revision), vec![put]).expect("in order");
+        }
+        core.begin_life(Revision(100), ["c".into()]);
+        let made = core.apply(put("b", vec![])).expect("committed");
+        core.publish(made.revision());
+        assert_eq!(core.events("c", Revision(99), 9), Err(ReadError::Compacted { oldest: Revision(100) }));
+    }
 }

@@ -220,7 +220,7 @@ impl History {
             self.bytes = self.bytes.saturating_sub(cost(&event));
             if let Some(track) = self.tracks.get_mut(&*event.key.collection) {
                 track.places.pop_front();
-                track.lost = event.revision;
+                track.lost = track.lost.max(event.revision);
             }
         }
         self.oldest = self.oldest.max(through);
