@@ -48,6 +48,13 @@ pub fn age() -> Column {
     Column::new("Age", "string", "Time since the object was created.", |object, now| age_of(object, now).into())
 }
 
+/// When it was created, as a date: what upstream shows for kinds without a table of their own.
+pub fn created_at() -> Column {
+    Column::new("Created At", "date", "When the object was created.", |object, _| {
+        object.text(&["metadata", "creationTimestamp"]).into()
+    })
+}
+
 /// Time since creation as text.
 pub fn age_of(object: &Value, now: Time) -> String {
     since(object.text(&["metadata", "creationTimestamp"]), now)

@@ -4,17 +4,24 @@
 //! validation, tables, selectors, subresources, generation bumps and more; nothing else lists kinds. A
 //! CustomResourceDefinition becomes the same `KindDef` (law 8) and enters the same [`Catalog`].
 
+mod admissionregistration;
+mod apiextensions;
 pub mod apply_order;
 mod builder;
 mod catalog;
 mod check;
 pub mod column;
+mod coordination;
 mod core;
 mod def;
+mod difference;
+mod discovery;
+mod events;
 mod fill;
 pub mod halves;
 pub mod object_meta;
 pub mod priority;
+mod rbac;
 mod table;
 
 pub use catalog::{Catalog, Group};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::KindDef;
-use crate::core;
+use crate::{admissionregistration, apiextensions, coordination, core, discovery, events, rbac};
 
 /// Declares a kind.
 type Declare = fn() -> KindDef;
@@ -15,10 +15,27 @@ const TABLE: &[Declare] = &[
     core::component_status::def,
     core::config_map::def,
     core::endpoints::def,
+    core::event::def,
     core::namespace::def,
+    core::node::def,
+    core::pod::def,
     core::secret::def,
     core::service::def,
     core::service_account::def,
+    admissionregistration::mutating_admission_policy::def,
+    admissionregistration::mutating_admission_policy_binding::def,
+    admissionregistration::mutating_webhook_configuration::def,
+    admissionregistration::validating_admission_policy::def,
+    admissionregistration::validating_admission_policy_binding::def,
+    admissionregistration::validating_webhook_configuration::def,
+    apiextensions::custom_resource_definition::def,
+    coordination::lease::def,
+    discovery::endpoint_slice::def,
+    events::event::def,
+    rbac::cluster_role::def,
+    rbac::cluster_role_binding::def,
+    rbac::role::def,
+    rbac::role_binding::def,
 ];
 
 /// Every built-in kind.

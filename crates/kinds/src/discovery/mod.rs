@@ -1,0 +1,3 @@
+//! The group `discovery.k8s.io`.
+
+pub mod endpoint_slice;
