@@ -17,6 +17,19 @@ pub fn plain(value: &Value) -> String {
     }
 }
 
+/// JSON as Go's encoder writes it, which escapes what HTML could misread.
+pub fn json(value: &Value) -> String {
+    let mut text = value.to_string();
+    for (plain, code) in
+        [('<', "\\u003c"), ('>', "\\u003e"), ('&', "\\u0026"), ('\u{2028}', "\\u2028"), ('\u{2029}', "\\u2029")]
+    {
+        if text.contains(plain) {
+            text = text.replace(plain, code);
+        }
+    }
+    text
+}
+
 /// `%v` of a list: `[a b]`.
 pub fn list(items: &[Value]) -> String {
     format!("[{}]", items.iter().map(plain).collect::<Vec<_>>().join(" "))

@@ -1,0 +1,169 @@
+//! How two values of one type differ, field by field.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::keys::step_of;
+use super::shape::{Atom, ListType, MapType, Type};
+use crate::fields::{FieldSet, Path, PathElement, compare_values};
+
+/// The fields in which two values differ.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Comparison {
+    /// Fields of the new value only.
+    pub added: FieldSet,
+    /// Leaves with different values.
+    pub modified: FieldSet,
+    /// Fields of the old value only.
+    pub removed: FieldSet,
+}
+
+impl Comparison {
+    /// Whether nothing differs.
+    pub fn is_same(&self) -> bool {
+        self.added.is_empty() && self.modified.is_empty() && self.removed.is_empty()
+    }
+
+    /// Without the fields in or below `hidden`.
+    pub fn excluding(self, hidden: &FieldSet) -> Self {
+        Self {
+            added: self.added.recursive_difference(hidden),
+            modified: self.modified.recursive_difference(hidden),
+            removed: self.removed.recursive_difference(hidden),
+        }
+    }
+}
+
+pub(super) fn compare(ty: Type<'_>, old: &Value, new: &Value) -> Comparison {
+    let mut walk = Walk { path: Vec::new(), out: Comparison::default() };
+    walk.value(ty, Some(old), Some(new));
+    walk.out
+}
+
+struct Walk {
+    path: Path,
+    out: Comparison,
+}
+
+impl Walk {
+    fn value(&mut self, ty: Type<'_>, old: Option<&Value>, new: Option<&Value>) {
+        let leaf = match (old, new) {
+            (None, None) => return,
+            (Some(only), None) | (None, Some(only)) => self.atom(ty.atom(only), old, new),
+            (Some(before), Some(after)) => {
+                let (was, is) = (ty.atom(before), ty.atom(after));
+                if !was.same_kind(&is) {
+                    self.atom(was, old, new);
+                }
+                self.atom(is, old, new)
+            }
+        };
+        match (old, new) {
+            (None, _) if !leaf => self.out.added.insert(&self.path),
+            (_, None) if !leaf => self.out.removed.insert(&self.path),
+            _ => {}
+        }
+    }
+
+    /// True when the value was compared as a whole.
+    fn atom(&mut self, atom: Atom<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
+        match atom {
+            Atom::Scalar(_) => self.leaf(old, new),
+            Atom::List(list) => {
+                let (before, after) = (items_of(old), items_of(new));
+                if list.is_atomic() || (before.is_empty() && after.is_empty()) {
+                    return self.leaf(old, new);
+                }
+                self.items(&list, before, after)
+            }
+            Atom::Map(map) => {
+                let (before, after) = (entries_of(old), entries_of(new));
+                if map.atomic || (before.is_none() && after.is_none()) {
+                    return self.leaf(old, new);
+                }
+                self.entries(&map, before, after)
+            }
+        }
+    }
+
+    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) -> bool {
+        match (old, new) {
+            (None, _) => self.out.added.insert(&self.path),
+            (_, None) => self.out.removed.insert(&self.path),
+            (Some(old), Some(new)) if compare_values(old, new) == Ordering::Equal => {}
+            _ => self.out.modified.insert(&self.path),
+        }
+        true
+    }
+
+    fn items(&mut self, list: &ListType<'_>, old: &[Value], new: &[Value]) -> bool {
+        let mut pairs: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
+        for item in old {
+            if let Ok(step) = step_of(list, item) {
+                pairs.entry(step).or_default().0.push(item);
+            }
+        }
+        for item in new {
+            if let Ok(step) = step_of(list, item) {
+                pairs.entry(step).or_default().1.push(item);
+            }
+        }
+        for (step, (before, after)) in pairs {
+            self.path.push(step);
+            self.same_key(list.items, &before, &after);
+            self.path.pop();
+        }
+        false
+    }
+
+    /// Items of one key. Several of them are one thing, which is compared as a whole.
+    fn same_key(&mut self, ty: Type<'_>, old: &[&Value], new: &[&Value]) {
+        match (old, new) {
+            ([_, _, ..], [_, _, ..]) => {
+                let pairs = old.iter().zip(new);
+                let same = pairs.fold(old.len() == new.len(), |same, (l, r)| same && compare_values(l, r).is_eq());
+                if !same {
+                    self.out.modified.insert(&self.path);
+                }
+            }
+            ([_, _, ..], _) => {
+                self.value(ty, None, new.first().copied());
+                self.out.removed.insert(&self.path);
+            }
+            (_, [_, _, ..]) => {
+                self.value(ty, old.first().copied(), None);
+                self.out.added.insert(&self.path);
+            }
+            _ => self.value(ty, old.first().copied(), new.first().copied()),
+        }
+    }
+
+    fn entries(
+        &mut self,
+        map: &MapType<'_>,
+        old: Option<&Map<String, Value>>,
+        new: Option<&Map<String, Value>>,
+    ) -> bool {
+        let value_in = |map: Option<&Map<String, Value>>, name: &str| map.is_some_and(|map| map.contains_key(name));
+        let only_new = new.into_iter().flatten().filter(|(name, _)| !value_in(old, name));
+        let names = old.into_iter().flatten().chain(only_new).map(|(name, _)| name);
+        for name in names {
+            let ty = map.member(name).map_or(Type::Deduced, |member| member.ty);
+            self.path.push(PathElement::field(name));
+            self.value(ty, old.and_then(|map| map.get(name)), new.and_then(|map| map.get(name)));
+            self.path.pop();
+        }
+        false
+    }
+}
+
+fn items_of(value: Option<&Value>) -> &[Value] {
+    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// The entries of a map; an empty map counts as none.
+fn entries_of(value: Option<&Value>) -> Option<&Map<String, Value>> {
+    value.and_then(Value::as_object).filter(|map| !map.is_empty())
+}
