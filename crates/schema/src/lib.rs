@@ -8,6 +8,7 @@ mod conform;
 mod facts;
 pub mod json;
 mod navigate;
+pub mod proto;
 pub mod prune;
 mod shape;
 mod special;

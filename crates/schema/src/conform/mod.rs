@@ -15,6 +15,9 @@ mod go_type;
 mod scalar;
 mod typed;
 
+pub(crate) use scalar::{decode_base64, encode_base64};
+pub(crate) use typed::{is_zero, zero_of};
+
 use std::fmt;
 
 use serde_json::Value;

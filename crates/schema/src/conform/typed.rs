@@ -196,7 +196,7 @@ fn fill(body: &Struct, map: &mut Map<String, Value>) {
 }
 
 /// What Go writes for a zero value. Value types cannot nest in themselves, so this ends.
-fn zero_of(schema: &Schema) -> Value {
+pub(crate) fn zero_of(schema: &Schema) -> Value {
     match &schema.shape {
         Shape::Any => Value::Null,
         Shape::Boolean => Value::Bool(false),
@@ -213,7 +213,8 @@ fn zero_of(schema: &Schema) -> Value {
     }
 }
 
-fn is_zero(value: &Value) -> bool {
+/// Whether Go's `omitempty` leaves a value out.
+pub(crate) fn is_zero(value: &Value) -> bool {
     match value {
         Value::Null => true,
         Value::Bool(b) => !b,
