@@ -99,6 +99,8 @@ pub struct Details {
     pub causes: Vec<Cause>,
     /// When to come back; 0 says nothing.
     pub retry_after_seconds: u32,
+    /// For an expired list: the token that goes on at the newest revision (it travels in `metadata.continue`).
+    pub continue_token: String,
 }
 
 /// A refused or failed request.
@@ -235,6 +237,12 @@ impl ApiError {
         error
     }
 
+    /// The same error with a token that goes on from here.
+    pub fn with_continue(mut self, token: String) -> Self {
+        self.details.get_or_insert_default().continue_token = token;
+        self
+    }
+
     /// The same error with a cause more.
     pub fn with_cause(mut self, reason: &str, message: impl Into<String>, field: impl Into<String>) -> Self {
         let cause = Cause { reason: reason.to_owned(), message: message.into(), field: field.into() };
@@ -252,7 +260,13 @@ impl ApiError {
             status["reason"] = json!(reason.as_str());
         }
         if let Some(details) = &self.details {
-            status["details"] = details.to_value();
+            let about = details.to_value();
+            if about.as_object().is_some_and(|about| !about.is_empty()) {
+                status["details"] = about;
+            }
+            if !details.continue_token.is_empty() {
+                status["metadata"]["continue"] = json!(details.continue_token);
+            }
         }
         status
     }
