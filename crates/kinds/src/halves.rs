@@ -40,6 +40,18 @@ pub fn restore(new: &mut Value, old: &Value, field: &str) {
     }
 }
 
+/// Fields of the metadata become what they were, absent included.
+pub fn restore_metadata(new: &mut Value, old: &Value, fields: &[&str]) {
+    for field in fields {
+        match old.at(&["metadata", field]) {
+            Some(value) => new.put(&["metadata", field], value.clone()),
+            None => {
+                new.remove(&["metadata", field]);
+            }
+        }
+    }
+}
+
 fn is_written(name: &str, half: &str) -> bool {
     name == half || matches!(name, "apiVersion" | "kind" | "metadata")
 }

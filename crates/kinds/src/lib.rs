@@ -7,6 +7,7 @@
 mod admissionregistration;
 mod apiextensions;
 pub mod apply_order;
+mod apps;
 mod builder;
 mod catalog;
 mod check;
@@ -23,6 +24,7 @@ pub mod object_meta;
 pub mod priority;
 mod rbac;
 mod table;
+mod workload;
 
 pub use catalog::{Catalog, Group};
 pub use def::{

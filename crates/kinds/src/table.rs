@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::KindDef;
-use crate::{admissionregistration, apiextensions, coordination, core, discovery, events, rbac};
+use crate::{admissionregistration, apiextensions, apps, coordination, core, discovery, events, rbac};
 
 /// Declares a kind.
 type Declare = fn() -> KindDef;
@@ -19,9 +19,16 @@ const TABLE: &[Declare] = &[
     core::namespace::def,
     core::node::def,
     core::pod::def,
+    core::pod_template::def,
+    core::replication_controller::def,
     core::secret::def,
     core::service::def,
     core::service_account::def,
+    apps::controller_revision::def,
+    apps::daemon_set::def,
+    apps::deployment::def,
+    apps::replica_set::def,
+    apps::stateful_set::def,
     admissionregistration::mutating_admission_policy::def,
     admissionregistration::mutating_admission_policy_binding::def,
     admissionregistration::mutating_webhook_configuration::def,
