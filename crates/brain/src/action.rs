@@ -1,23 +1,42 @@
 //! Effects, as a brain asks for them and any hands perform them: one API request each.
 
+use std::borrow::Cow;
+
+use meta::GroupVersion;
 use serde_json::Value;
 use store::{Key, Revision};
 
-/// Where a kind of object is served.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+/// Where a kind of object is served. Static for the kinds that a brain knows, owned for those it meets (owners and
+/// dependents of any kind, custom kinds).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Resource {
     /// API group; empty for the legacy group.
-    pub group: &'static str,
+    pub group: Cow<'static, str>,
     /// Version.
-    pub version: &'static str,
+    pub version: Cow<'static, str>,
     /// Plural.
-    pub plural: &'static str,
+    pub plural: Cow<'static, str>,
 }
 
 impl Resource {
+    /// The root of a controller that looks after objects of every kind: its keys are of any collection.
+    pub const ANY: Resource = Resource::new("*", "*", "*");
+
     /// From its parts.
     pub const fn new(group: &'static str, version: &'static str, plural: &'static str) -> Resource {
-        Resource { group, version, plural }
+        Resource { group: Cow::Borrowed(group), version: Cow::Borrowed(version), plural: Cow::Borrowed(plural) }
+    }
+
+    /// Of a kind that is known by its `apiVersion` and plural only; `None` for a malformed `apiVersion`.
+    pub fn found(api_version: &str, plural: &str) -> Option<Resource> {
+        let GroupVersion { group, version } = GroupVersion::parse(api_version)?;
+        Some(Resource { group: group.into(), version: version.into(), plural: plural.to_owned().into() })
+    }
+
+    /// The store's collection: `apps/deployments`; the legacy group is `core`.
+    pub fn collection(&self) -> String {
+        let group = if self.group.is_empty() { "core" } else { &*self.group };
+        format!("{group}/{}", self.plural)
     }
 }
 
@@ -75,6 +94,16 @@ pub enum Action {
         /// Grace in seconds; `None` leaves it to the object.
         grace_seconds: Option<i64>,
     },
+    /// Deletes every object of a kind in a namespace, in batches until none is left that deletion has not begun for.
+    /// For a namespace or kind that itself is being deleted: the finalizer that its controller holds is the guard.
+    DeleteCollection {
+        /// Where.
+        resource: Resource,
+        /// The namespace; empty for all namespaces and for cluster-scoped kinds.
+        namespace: String,
+        /// What happens to dependents; `None` leaves it to the kind's default.
+        propagation: Option<Propagation>,
+    },
     /// Asks for a pod's eviction: disruption budgets may refuse.
     Evict {
         /// The pod's namespace.
@@ -129,6 +158,7 @@ impl Action {
             Action::Update { .. } => "update",
             Action::Patch { .. } => "patch",
             Action::Delete { .. } => "delete",
+            Action::DeleteCollection { .. } => "deletecollection",
             Action::Evict { .. } => "evict",
             Action::Bind { .. } => "bind",
         }

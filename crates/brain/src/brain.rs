@@ -9,7 +9,7 @@ use view::View;
 use crate::{Action, Note, Outcome, Resource, Turn};
 
 /// A controller's declaration.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Def {
     /// `replica-set`: the workload name; its user is `system:serviceaccount:kube-system:<name>-controller`.
     pub name: &'static str,
@@ -23,14 +23,48 @@ pub struct Def {
     pub resync: Option<Duration>,
 }
 
+impl Def {
+    /// The root keys that a change concerns, in order and each once.
+    pub fn keys(&self, view: &View, event: &Event) -> Vec<Key> {
+        let watches = self.watches.iter().filter(|watch| watch.covers(&event.key.collection));
+        let mut keys: Vec<Key> = watches.flat_map(|watch| (watch.roots)(view, event)).collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    /// Every key there is to look at when the controller starts, in order.
+    pub fn all_keys(&self, view: &View) -> Vec<Key> {
+        let root = self.root.collection();
+        let is_root = |collection: &&store::Collection| self.root == Resource::ANY || ***collection == *root;
+        let collections = view.snapshot().collections().filter(is_root);
+        collections.flat_map(|c| view.snapshot().items(c).map(|(item, _)| Key::new(c.clone(), item.clone()))).collect()
+    }
+}
+
 /// One kind that a controller looks at.
 #[derive(Clone, Copy)]
 pub struct Watch {
-    /// The store's collection, e.g. `core/pods`.
+    /// The store's collection, e.g. `core/pods`, or [`Watch::EVERY`].
     pub collection: &'static str,
     /// The root keys that a change concerns. Both sides of the change are in the event: an object that moved away
     /// concerns the one it left. May return keys that do not exist.
     pub roots: fn(&View, &Event) -> Vec<Key>,
+}
+
+impl Watch {
+    /// Stands for every collection, those of custom kinds too.
+    pub const EVERY: &'static str = "*";
+
+    /// Every collection.
+    pub const fn every(roots: fn(&View, &Event) -> Vec<Key>) -> Watch {
+        Watch { collection: Watch::EVERY, roots }
+    }
+
+    /// Whether changes in `collection` are looked at.
+    pub fn covers(&self, collection: &str) -> bool {
+        self.collection == Watch::EVERY || self.collection == collection
+    }
 }
 
 /// A pure controller. Laws: the same input gives the same output; performing the steps and asking again gives none.
@@ -63,7 +97,7 @@ pub trait Brain: 'static {
 }
 
 /// A controller in the table: its declaration and its decision, without its types.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub struct Controller {
     /// Its declaration.
     pub def: Def,

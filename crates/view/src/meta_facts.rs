@@ -1,8 +1,6 @@
 //! An object's metadata, decoded once per stored revision.
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::sync::{Arc, OnceLock};
 
 use meta::Time;
 use serde::{Deserialize, Deserializer};
@@ -76,12 +74,11 @@ fn time_or_epoch<'de, D: Deserializer<'de>>(from: D) -> Result<Time, D::Error> {
     Ok(time(from)?.unwrap_or(Time::EPOCH))
 }
 
-/// What is remembered beside a stored value: its metadata and one projection of the rest.
+/// What is remembered beside a stored value: its metadata.
 #[derive(Default)]
 pub struct Facts {
     /// The metadata.
     pub meta: Meta,
-    projection: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 impl Facts {
@@ -93,22 +90,6 @@ impl Facts {
             metadata: Meta,
         }
         let outer: Outer = serde_json::from_slice(value).unwrap_or_default();
-        Facts { meta: outer.metadata, projection: OnceLock::new() }
-    }
-
-    /// What `read` makes of the value, remembered. One kind of object has one projection type: another `T` on the
-    /// same object is computed each time.
-    pub(crate) fn projection<T: Any + Send + Sync>(&self, read: impl FnOnce() -> T) -> Arc<T> {
-        let mut read = Some(read);
-        let slot = self.projection.get_or_init(|| match read.take() {
-            Some(read) => Arc::new(read()),
-            None => Arc::new(()),
-        });
-        match (Arc::clone(slot).downcast::<T>(), read) {
-            (Ok(projection), _) => projection,
-            (Err(_), Some(read)) => Arc::new(read()),
-            // `read` was used up only when this call filled the slot, with a `T`.
-            (Err(_), None) => unreachable!("the slot holds what this call put there"),
-        }
+        Facts { meta: outer.metadata }
     }
 }

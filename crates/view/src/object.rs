@@ -44,9 +44,9 @@ impl Object {
         serde_json::from_slice(&self.entry.value).unwrap_or_default()
     }
 
-    /// A compact projection of it, decoded once per stored revision. `read` must be a pure function of the bytes
-    /// and the same one for all objects of a kind.
+    /// A compact projection of it, decoded once per stored revision and type. `read` must be a pure function of
+    /// the bytes, the same one for the same `T`.
     pub fn project<T: Any + Send + Sync>(&self, read: impl Fn(&[u8]) -> T) -> Arc<T> {
-        self.facts.projection(|| read(&self.entry.value))
+        self.entry.memo(read)
     }
 }
