@@ -44,9 +44,10 @@ pub fn apply(writer: &Writer<'_>, live: Option<&Value>, config: &Value, force: b
         refuse_conflicts(writer, live_or_blank, &merged, &change, &ledger, &id)?;
     }
     disown(writer, live_or_blank, &merged, &change, &mut ledger, Some(&id));
+    // A null is a change to who is told the time, even where it only says again that a field is absent.
+    finish(writer, &id, live != Some(&merged), &mut ledger);
     typed::drop_nulls(writer.schema, &mut merged);
     let changed = live != Some(&merged);
-    finish(writer, &id, changed, &mut ledger);
     ledger.write_to(&mut merged);
     last_applied::refresh(writer, &mut merged, config);
     Ok(Applied { object: merged, changed })
