@@ -5,6 +5,7 @@
 //! merging and publishing are each written once.
 
 mod conform;
+pub mod defaults;
 mod facts;
 pub mod json;
 mod navigate;
@@ -13,7 +14,9 @@ pub mod prune;
 mod shape;
 mod special;
 mod text;
+pub mod validate;
 
 pub use conform::{Conformed, Mode, TypeError, conform, conform_as};
 pub use facts::{builtin, builtin_names};
 pub use shape::{Facets, Field, IntFormat, Link, ListKind, Rule, Schema, Shape, StringFormat, Struct, Zero};
+pub use validate::pattern::Compiled;

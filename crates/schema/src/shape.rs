@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
+use crate::validate::pattern::Compiled;
+
 /// The structure and the rules of one value.
 #[derive(Clone, Debug, Default)]
 pub struct Schema {
@@ -209,6 +211,8 @@ pub struct Facets {
     pub max_length: Option<u64>,
     /// Regular expression that the text contains.
     pub pattern: Option<Box<str>>,
+    /// The expression, compiled when first needed.
+    pub compiled: Compiled,
     /// Fewest items.
     pub min_items: Option<u64>,
     /// Most items.
