@@ -75,12 +75,17 @@ impl View {
 
     /// The objects that name `uid` among their owners, ordered by key.
     pub fn dependents(&self, uid: &str) -> Vec<Object> {
-        let start = (Arc::from(uid), Key::new("", ""));
+        self.each_dependent(uid).collect()
+    }
+
+    /// The same one by one: whoever looks for the first that matters need not pay for ten thousand.
+    pub fn each_dependent(&self, uid: &str) -> impl Iterator<Item = Object> + use<'_> {
+        let uid: Arc<str> = Arc::from(uid);
+        let start = (Arc::clone(&uid), Key::new("", ""));
         self.by_owner
             .range(start..)
-            .take_while(|(owner, _)| &**owner == uid)
+            .take_while(move |(owner, _)| *owner == uid)
             .filter_map(|(_, key)| self.get_key(key))
-            .collect()
     }
 
     fn fold(&mut self, event: &Event) {
