@@ -3,6 +3,8 @@
 //! Everything here is a pure function of JSON trees and their schema. Trees are at most as deep as JSON is read
 //! (128 levels), which bounds the recursion of every walk.
 
+pub mod csa;
+pub mod diff;
 pub mod fields;
 mod go_text;
 pub mod json_merge;

@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn orders_by_kind_then_value() {
-        let mut steps = vec![
+        let mut steps = [
             PathElement::Index(0),
             PathElement::value(json!(2)),
             PathElement::value(json!("a")),

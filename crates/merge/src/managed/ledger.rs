@@ -109,6 +109,24 @@ impl Ledger {
         }
     }
 
+    /// Hands what the updaters named in `from` own of the object itself to the applier `to`: the step from
+    /// client-side to server-side apply.
+    pub fn migrate(&mut self, from: &[&str], to: &str) {
+        let moves = |id: &ManagerId| {
+            id.operation == Operation::Update && id.subresource.is_empty() && from.contains(&id.manager.as_str())
+        };
+        let ids: Vec<ManagerId> = self.owners.keys().filter(|id| moves(id)).cloned().collect();
+        let target = ManagerId::new(to, Operation::Apply, "", "");
+        for owned in ids.iter().filter_map(|id| self.owners.remove(id)).collect::<Vec<_>>() {
+            match self.owners.get_mut(&target) {
+                Some(mine) => mine.set = std::mem::take(&mut mine.set).union(owned.set),
+                None => {
+                    self.owners.insert(target.clone(), owned);
+                }
+            }
+        }
+    }
+
     /// Merges the oldest updaters of each version into one until at most ten updaters are left.
     pub(super) fn cap(&mut self) {
         let mut updaters: Vec<(i64, ManagerId)> = self

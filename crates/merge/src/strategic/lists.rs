@@ -28,13 +28,13 @@ pub(super) fn merge_field(old: Items, new: Items, field: &Found<'_>, deletes: bo
     }
 }
 
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Scalar,
     Map,
 }
 
 /// The kind that all items share; `None` when there are no items.
-pub(super) fn element_kind(lists: &[&Items]) -> Result<Option<Kind>, PatchError> {
+pub(crate) fn element_kind(lists: &[&[Value]]) -> Result<Option<Kind>, PatchError> {
     let mut items = lists.iter().flat_map(|list| list.iter());
     let Some(first) = items.next() else { return Ok(None) };
     if first.is_array() {
@@ -105,7 +105,7 @@ fn unknown(item: Value) -> PatchError {
     unknown_directive(directive, map)
 }
 
-pub(super) fn keyless(item: &Value, key: &str) -> PatchError {
+pub(crate) fn keyless(item: &Value, key: &str) -> PatchError {
     let shown = go_text::plain(item);
     PatchError::unclassified(format!("map: {shown} does not contain declared merge key: {key}"))
 }

@@ -6,19 +6,20 @@
 
 mod lists;
 mod order;
-mod place;
+pub(crate) mod place;
 
 use serde_json::{Map, Value};
 
 use crate::PatchError;
 use crate::go_text;
+pub(crate) use lists::{Kind, element_kind, keyless};
 use place::Place;
 use schema::Schema;
 
-const PATCH: &str = "$patch";
-const RETAIN_KEYS: &str = "$retainKeys";
-const DELETE_FROM: &str = "$deleteFromPrimitiveList";
-const SET_ORDER: &str = "$setElementOrder";
+pub(crate) const PATCH: &str = "$patch";
+pub(crate) const RETAIN_KEYS: &str = "$retainKeys";
+pub(crate) const DELETE_FROM: &str = "$deleteFromPrimitiveList";
+pub(crate) const SET_ORDER: &str = "$setElementOrder";
 
 /// The object that `patch` makes of `doc`. Like upstream it may keep nulls and unknown fields of the patch, which
 /// decoding against the schema drops or reports.

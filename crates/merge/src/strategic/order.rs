@@ -109,7 +109,7 @@ fn ordered(
     field: &Found<'_>,
 ) -> Result<Option<Vec<Value>>, PatchError> {
     let live = old.clone().unwrap_or_default();
-    let kind = lists::element_kind(&[&live, new.as_ref().unwrap_or(&Vec::new())])?;
+    let kind = lists::element_kind(&[&live, new.as_deref().unwrap_or_default()])?;
     let merged = match (old, new) {
         (None, None) => return Ok(None),
         (Some(old), None) => old,

@@ -10,7 +10,7 @@ use crate::PatchError;
 const REPLACED: [(&str, &str); 1] = [("PodDisruptionBudgetSpec", "selector")];
 
 #[derive(Clone, Copy)]
-pub(super) enum Place<'s> {
+pub(crate) enum Place<'s> {
     /// A value of a known type, with the type's short name for messages.
     Known(&'s Schema, &'s str),
     /// Anything goes; everything merges as plain JSON.
@@ -18,7 +18,7 @@ pub(super) enum Place<'s> {
 }
 
 /// A field and its strategy.
-pub(super) struct Found<'s> {
+pub(crate) struct Found<'s> {
     /// The field's value.
     pub place: Place<'s>,
     /// The list merges instead of being replaced.
@@ -27,14 +27,16 @@ pub(super) struct Found<'s> {
     pub merge_key: Option<&'s str>,
     /// The map is replaced instead of merged.
     pub replace: bool,
+    /// Patches of the map, or of the list's items, say which fields to keep.
+    pub retain_keys: bool,
 }
 
 impl<'s> Place<'s> {
-    pub(super) fn root(schema: &'s Schema, kind: &'s str) -> Self {
+    pub(crate) fn root(schema: &'s Schema, kind: &'s str) -> Self {
         Place::Known(schema, kind)
     }
 
-    pub(super) fn field(self, key: &str) -> Result<Found<'s>, PatchError> {
+    pub(crate) fn field(self, key: &str) -> Result<Found<'s>, PatchError> {
         let Place::Known(schema, name) = self else { return Ok(plain(Place::Free)) };
         match &schema.shape {
             Shape::Map { values, .. } => Ok(plain(Place::at(values))),
@@ -51,7 +53,7 @@ impl<'s> Place<'s> {
     }
 
     /// The items of the list at this place.
-    pub(super) fn items(self) -> Self {
+    pub(crate) fn items(self) -> Self {
         match self {
             Place::Known(Schema { shape: Shape::List { items, .. }, .. }, _) => Place::at(items),
             _ => Place::Free,
@@ -68,7 +70,7 @@ impl<'s> Place<'s> {
 }
 
 fn plain(place: Place<'_>) -> Found<'_> {
-    Found { place, merge: false, merge_key: None, replace: false }
+    Found { place, merge: false, merge_key: None, replace: false, retain_keys: false }
 }
 
 fn declared<'s>(field: &'s Field, owner: &str, key: &str) -> Found<'s> {
@@ -77,11 +79,12 @@ fn declared<'s>(field: &'s Field, owner: &str, key: &str) -> Found<'s> {
         merge: field.merge_list,
         merge_key: field.merge_key.as_deref(),
         replace: REPLACED.contains(&(owner, key)),
+        retain_keys: field.retain_keys,
     }
 }
 
 /// The text by which an item of a list is matched: its merge key's value, or itself.
-pub(super) fn identity(item: &Value, merge_key: Option<&str>) -> Option<String> {
+pub(crate) fn identity(item: &Value, merge_key: Option<&str>) -> Option<String> {
     match merge_key {
         Some(key) => item.at(&[key]).map(Value::to_string),
         None => Some(item.to_string()),

@@ -6,7 +6,7 @@ use super::shape::{Items, ListType};
 use crate::fields::PathElement;
 
 /// The step that leads to `item`. The error is upstream's sentence.
-pub(super) fn step_of(list: &ListType<'_>, item: &Value) -> Result<PathElement, String> {
+pub(crate) fn step_of(list: &ListType<'_>, item: &Value) -> Result<PathElement, String> {
     match list.kind {
         Items::Atomic => Err("invalid indexing of non-associative list".to_owned()),
         Items::Set => set_step(item),

@@ -16,8 +16,9 @@ use serde_json::Value;
 
 pub use check::{Fault, print_faults};
 pub use compare::Comparison;
+pub(crate) use keys::step_of;
 pub(crate) use reconcile::{name_members, reconcile};
-pub(crate) use shape::Type;
+pub(crate) use shape::{Atom, ListType, Type};
 
 use crate::fields::FieldSet;
 
