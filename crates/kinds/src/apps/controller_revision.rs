@@ -15,7 +15,7 @@ pub fn def() -> KindDef {
         .validates(validate)
         .validates_update(validate_update)
         .example(
-            r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"db-1"},"revision":1,
+            r#"{"apiVersion":"apps/v1","kind":"ControllerRevision","metadata":{"name":"db-1","namespace":"default"},"revision":1,
                 "data":{"spec":{}}}"#,
         )
 }

@@ -43,7 +43,7 @@ pub fn def() -> KindDef {
         .validates_update(validate_update)
         .warns(|new, old| warnings::of_workload(new, old, false))
         .example(
-            r#"{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"agent"},"spec":{
+            r#"{"apiVersion":"apps/v1","kind":"DaemonSet","metadata":{"name":"agent","namespace":"default"},"spec":{
                 "selector":{"matchLabels":{"app":"agent"}},
                 "template":{"metadata":{"labels":{"app":"agent"}},
                     "spec":{"containers":[{"name":"agent","image":"agent:1"}]}}}}"#,

@@ -40,7 +40,7 @@ pub fn def() -> KindDef {
         .validates_update(validate_update)
         .warns(|new, old| warnings::of_workload(new, old, true))
         .example(
-            r#"{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"name":"web"},"spec":{
+            r#"{"apiVersion":"apps/v1","kind":"ReplicaSet","metadata":{"name":"web","namespace":"default"},"spec":{
                 "selector":{"matchLabels":{"app":"web"}},
                 "template":{"metadata":{"labels":{"app":"web"}},
                     "spec":{"containers":[{"name":"web","image":"nginx:1.27"}]}}}}"#,

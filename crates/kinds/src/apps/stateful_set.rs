@@ -42,7 +42,7 @@ pub fn def() -> KindDef {
         .warns(warn)
         .named_by(names::dns1123_label)
         .example(
-            r#"{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"db"},"spec":{
+            r#"{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"db","namespace":"default"},"spec":{
                 "serviceName":"db","selector":{"matchLabels":{"app":"db"}},
                 "template":{"metadata":{"labels":{"app":"db"}},
                     "spec":{"containers":[{"name":"db","image":"db:1"}]}}}}"#,

@@ -21,7 +21,7 @@ pub fn def() -> KindDef {
         .validates_update(|new, _, _| validate(new))
         .warns(warn)
         .example(
-            r#"{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"web"},
+            r#"{"apiVersion":"v1","kind":"PodTemplate","metadata":{"name":"web","namespace":"default"},
                 "template":{"metadata":{"labels":{"app":"web"}},
                     "spec":{"containers":[{"name":"web","image":"nginx:1.27"}]}}}"#,
         )

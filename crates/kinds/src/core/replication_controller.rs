@@ -31,7 +31,7 @@ pub fn def() -> KindDef {
         .validates_update(validate_update)
         .warns(|new, old| warnings::of_workload(new, old, true))
         .example(
-            r#"{"apiVersion":"v1","kind":"ReplicationController","metadata":{"name":"web"},"spec":{
+            r#"{"apiVersion":"v1","kind":"ReplicationController","metadata":{"name":"web","namespace":"default"},"spec":{
                 "template":{"metadata":{"labels":{"app":"web"}},
                     "spec":{"containers":[{"name":"web","image":"nginx:1.27"}]}}}}"#,
         )

@@ -118,7 +118,7 @@ pub fn def() -> KindDef {
         .warns(warnings::of_pod)
         .named_by(name::dns1123_subdomain)
         .example(
-            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web"},
+            r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"default"},
                 "spec":{"containers":[{"name":"web","image":"nginx:1.27"}]}}"#,
         )
 }
