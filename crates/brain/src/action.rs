@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use meta::GroupVersion;
+use meta::{GroupVersion, ObjectExt};
 use serde_json::Value;
 use store::{Key, Revision};
 
@@ -161,6 +161,30 @@ impl Action {
             Action::DeleteCollection { .. } => "deletecollection",
             Action::Evict { .. } => "evict",
             Action::Bind { .. } => "bind",
+        }
+    }
+
+    /// The resource it is about.
+    pub fn resource(&self) -> Resource {
+        match self {
+            Action::Create { resource, .. }
+            | Action::Update { resource, .. }
+            | Action::Patch { resource, .. }
+            | Action::Delete { resource, .. }
+            | Action::DeleteCollection { resource, .. } => resource.clone(),
+            Action::Evict { .. } | Action::Bind { .. } => Resource::new("", "v1", "pods"),
+        }
+    }
+
+    /// The name of the object it is about; empty for a collection.
+    pub fn name(&self) -> &str {
+        match self {
+            Action::Create { object, .. } | Action::Update { object, .. } => object.name(),
+            Action::Patch { name, .. }
+            | Action::Delete { name, .. }
+            | Action::Evict { name, .. }
+            | Action::Bind { name, .. } => name,
+            Action::DeleteCollection { .. } => "",
         }
     }
 }

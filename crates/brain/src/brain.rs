@@ -6,7 +6,7 @@ use stdx::Time;
 use store::{Event, Key};
 use view::View;
 
-use crate::{Action, Note, Outcome, Resource, Turn};
+use crate::{Action, Effect, Note, Outcome, Refusal, Resource, Turn};
 
 /// A controller's declaration.
 #[derive(Clone)]
@@ -90,8 +90,15 @@ pub trait Brain: 'static {
         observed: &Self::Observed,
         outcome: &Outcome<Self::Step, Self::Why>,
     ) -> Result<(), String>;
-    /// A step as API requests.
+    /// Adds to the facts that the key's last turn was refused: what the world itself does not show. By default
+    /// nobody minds, and the loop's backoff is all that comes of it.
+    fn refused(_observed: &mut Self::Observed, _refusal: &Refusal) {}
+    /// A step as an API request.
     fn perform(step: Self::Step, desired: &Self::Desired, observed: &Self::Observed) -> Action;
+    /// What there is to say once `step` is done, e.g. `SuccessfulCreate`.
+    fn announce(_step: &Self::Step, _desired: &Self::Desired) -> Option<Note> {
+        None
+    }
     /// A reason in common words.
     fn explain(why: Self::Why) -> Note;
 }
@@ -101,8 +108,8 @@ pub trait Brain: 'static {
 pub struct Controller {
     /// Its declaration.
     pub def: Def,
-    /// Observe, reconcile, check and translate for one key.
-    pub turn: fn(&View, &Key, Time) -> Turn,
+    /// Observe, reconcile, check and translate for one key, given what was refused to it last (see [`crate::Refusals`]).
+    pub turn: fn(&View, &Key, Time, Option<&Refusal>) -> Turn,
 }
 
 impl Controller {
@@ -112,12 +119,19 @@ impl Controller {
     }
 }
 
-fn turn<B: Brain>(view: &View, key: &Key, now: Time) -> Turn {
-    let Some((desired, observed)) = B::observe(view, key, now) else { return Turn::rest() };
+fn turn<B: Brain>(view: &View, key: &Key, now: Time, refusal: Option<&Refusal>) -> Turn {
+    let Some((desired, mut observed)) = B::observe(view, key, now) else { return Turn::rest() };
+    if let Some(refusal) = refusal {
+        B::refused(&mut observed, refusal);
+    }
     let outcome = B::reconcile(&desired, &observed, now);
     let violation = B::check(&desired, &observed, &outcome).err();
+    let effect = |step| {
+        let note = B::announce(&step, &desired);
+        Effect { action: B::perform(step, &desired, &observed), note }
+    };
     Turn {
-        actions: outcome.steps.into_iter().map(|step| B::perform(step, &desired, &observed)).collect(),
+        effects: outcome.steps.into_iter().map(effect).collect(),
         notes: outcome.notes.into_iter().map(B::explain).collect(),
         wake: outcome.wake,
         violation,

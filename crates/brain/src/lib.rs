@@ -7,13 +7,16 @@
 
 mod action;
 mod brain;
+pub mod facts;
 mod naming;
 mod outcome;
 mod queue;
+mod refusal;
 
 pub use action::{Action, Patch, Propagation, Resource, key};
 pub use brain::{Brain, Controller, Def, Watch};
-pub use naming::child_name;
-pub use outcome::{Note, Outcome, Severity, Turn, Wake};
+pub use naming::{child_name, fingerprint};
+pub use outcome::{Effect, Note, Outcome, Severity, Turn, Wake};
 pub use queue::{Loop, Performed};
+pub use refusal::{Refusal, Refusals};
 pub use view::{Meta, Object, OwnerRef, View};

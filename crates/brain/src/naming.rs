@@ -13,16 +13,7 @@ const BASE_MAX: usize = 63 - SUFFIX_LENGTH;
 /// sees and a counter. The same decision made twice (a stale view, a lost answer, a restart) gives the same
 /// name, so that the second create collides instead of doubling; a new decision gives a new name.
 pub fn child_name<'a>(base: &str, identity: impl IntoIterator<Item = &'a str>) -> String {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for part in identity {
-        // The separator keeps ("ab","c") and ("a","bc") apart.
-        for byte in part.bytes().chain([0xff]) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    }
-    // FNV's high bits are weak on short input: mix before letters are cut from it.
-    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
-    hash ^= hash >> 33;
+    let mut hash = mixed(identity);
     let mut cut = BASE_MAX.min(base.len());
     while !base.is_char_boundary(cut) {
         cut -= 1;
@@ -33,6 +24,24 @@ pub fn child_name<'a>(base: &str, identity: impl IntoIterator<Item = &'a str>) -
         hash /= 27;
     }
     name
+}
+
+/// A short stand-in for many parts of an identity, so that naming many children at once hashes them only once.
+pub fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
+    format!("{:016x}", mixed(parts))
+}
+
+fn mixed<'a>(parts: impl IntoIterator<Item = &'a str>) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for part in parts {
+        // The separator keeps ("ab","c") and ("a","bc") apart.
+        for byte in part.bytes().chain([0xff]) {
+            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+    }
+    // FNV's high bits are weak on short input: mix before letters are cut from it.
+    hash = (hash ^ (hash >> 33)).wrapping_mul(0xff51_afd7_ed55_8ccd);
+    hash ^ (hash >> 33)
 }
 
 #[cfg(test)]

@@ -102,12 +102,21 @@ impl Note {
     }
 }
 
+/// An action and what there is to say once it is done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Effect {
+    /// What to do.
+    pub action: Action,
+    /// Said when it is done, and only then.
+    pub note: Option<Note>,
+}
+
 /// An [`Outcome`] in common words: what the loop's hands perform.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Turn {
-    /// Effects in order, each with the notes that hold once it is done.
-    pub actions: Vec<Action>,
-    /// Reasons.
+    /// Effects in order.
+    pub effects: Vec<Effect>,
+    /// Reasons that hold whether or not anything is performed.
     pub notes: Vec<Note>,
     /// When to look again.
     pub wake: Wake,
@@ -118,6 +127,6 @@ pub struct Turn {
 impl Turn {
     /// Nothing to do.
     pub fn rest() -> Turn {
-        Turn { actions: Vec::new(), notes: Vec::new(), wake: Wake::OnChange, violation: None }
+        Turn { effects: Vec::new(), notes: Vec::new(), wake: Wake::OnChange, violation: None }
     }
 }

@@ -6,7 +6,8 @@ use store::{Change, Collection, Event, Key, Revision, Snapshot, Store};
 
 use crate::Object;
 
-/// Who depends on whom: `(owner uid, dependent)`. A persistent set, so that a view of it is O(1).
+/// Who depends on whom: `(owner uid, dependent)`; an object without a managing controller is filed under the empty
+/// uid too. A persistent set, so that a view of it is O(1).
 type ByOwner = imbl::OrdSet<(Arc<str>, Key)>;
 
 /// How many events are folded in one bite.
@@ -88,10 +89,24 @@ impl View {
             .filter_map(|(_, key)| self.get_key(key))
     }
 
+    /// The objects of a collection in a namespace (not empty) that no controller manages, ordered by name: what
+    /// controllers may adopt.
+    pub fn orphans(&self, collection: &str, namespace: &str) -> Vec<Object> {
+        let prefix = format!("{namespace}/");
+        let start = (Arc::from(""), Key::new(collection, &*prefix));
+        self.by_owner
+            .range(start..)
+            .take_while(|(owner, key)| {
+                owner.is_empty() && *key.collection == *collection && key.item.starts_with(&prefix)
+            })
+            .filter_map(|(_, key)| self.get_key(key))
+            .collect()
+    }
+
     fn fold(&mut self, event: &Event) {
         if let Some(previous) = &event.previous {
-            for owner in &Object::new(event.key.clone(), Arc::clone(previous)).meta().owner_references {
-                self.by_owner.remove(&(Arc::from(&*owner.uid), event.key.clone()));
+            for owner in owners(&Object::new(event.key.clone(), Arc::clone(previous))) {
+                self.by_owner.remove(&(owner, event.key.clone()));
             }
         }
         if event.change != Change::Deleted {
@@ -101,9 +116,16 @@ impl View {
 }
 
 fn insert_owners(by_owner: &mut ByOwner, object: &Object) {
-    for owner in &object.meta().owner_references {
-        by_owner.insert((Arc::from(&*owner.uid), object.key.clone()));
+    for owner in owners(object) {
+        by_owner.insert((owner, object.key.clone()));
     }
+}
+
+/// The uids that an object is filed under.
+fn owners(object: &Object) -> Vec<Arc<str>> {
+    let meta = object.meta();
+    let orphan = meta.controller().is_none().then(|| Arc::from(""));
+    meta.owner_references.iter().map(|owner| Arc::from(&*owner.uid)).chain(orphan).collect()
 }
 
 /// Keeps a [`View`] at the newest revision of a store.
