@@ -136,17 +136,24 @@ fn set_order(patch: &mut Patch, key: &str, order: Vec<Value>) {
     }
 }
 
-type ByKey<'v> = BTreeMap<String, &'v Map<String, Value>>;
+/// Items by key and by how many with the same key come before (two ports may share a number).
+type ByKey<'v> = BTreeMap<(String, usize), &'v Map<String, Value>>;
+
+/// The identity of every item in turn.
+fn identities(items: &[Value], merge_key: &str) -> Result<Vec<(String, usize)>, PatchError> {
+    let mut seen: BTreeMap<String, usize> = BTreeMap::new();
+    let mut number = |item: &Value| {
+        let id = identity(item, Some(merge_key)).ok_or_else(|| keyless(item, merge_key))?;
+        let count = seen.entry(id.clone()).or_default();
+        *count += 1;
+        Ok((id, *count))
+    };
+    items.iter().map(&mut number).collect()
+}
 
 fn by_key<'v>(items: &'v [Value], merge_key: &str) -> Result<ByKey<'v>, PatchError> {
-    let mut out = BTreeMap::new();
-    for item in items {
-        let id = identity(item, Some(merge_key)).ok_or_else(|| keyless(item, merge_key))?;
-        if let Some(map) = item.as_object() {
-            out.entry(id).or_insert(map);
-        }
-    }
-    Ok(out)
+    let ids = identities(items, merge_key)?;
+    Ok(ids.into_iter().zip(items).filter_map(|(id, item)| Some((id, item.as_object()?))).collect())
 }
 
 fn items(
@@ -160,8 +167,7 @@ fn items(
     let modified = by_key(lists.modified, merge_key)?;
     let current = by_key(lists.current, merge_key)?;
     let (none, mut out) = (Map::new(), Vec::new());
-    for item in lists.modified {
-        let id = identity(item, Some(merge_key)).ok_or_else(|| keyless(item, merge_key))?;
+    for (item, id) in lists.modified.iter().zip(identities(lists.modified, merge_key)?) {
         let (Some(live), Some(new)) = (current.get(&id), item.as_object()) else {
             out.push(item.clone());
             continue;

@@ -1,6 +1,6 @@
 //! The order of merged lists: what `$setElementOrder` (or else the patch) says first, then the live order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
@@ -108,8 +108,12 @@ fn ordered(
     order: &[Value],
     field: &Found<'_>,
 ) -> Result<Option<Vec<Value>>, PatchError> {
-    let live = old.clone().unwrap_or_default();
-    let kind = lists::element_kind(&[&live, new.as_deref().unwrap_or_default()])?;
+    let (was, patch) = (old.as_deref().unwrap_or_default(), new.as_deref().unwrap_or_default());
+    let kind = lists::element_kind(&[was, patch])?;
+    let live = match field.merge_key {
+        Some(key) => Order(live_order(was, patch, key)),
+        None => Order::of(was, None)?,
+    };
     let merged = match (old, new) {
         (None, None) => return Ok(None),
         (Some(old), None) => old,
@@ -119,8 +123,26 @@ fn ordered(
     if matches!(kind, Some(Kind::Map)) && field.merge_key.is_none() {
         return Err(PatchError::unclassified("cannot merge lists without merge key for struct"));
     }
-    let (wanted, live) = (Order::of(order, field.merge_key)?, Order::of(&live, field.merge_key)?);
-    arrange(merged, &wanted, &live, field.merge_key).map(Some)
+    arrange(merged, &Order::of(order, field.merge_key)?, &live, field.merge_key).map(Some)
+}
+
+/// The live order as the merge leaves it: new items take the places at the end that deletions free. (Upstream
+/// edits the live list in place; who replaces an item sees the new one where the list ended.)
+fn live_order(old: &[Value], patch: &[Value], key: &str) -> BTreeMap<String, usize> {
+    let id = |item: &Value| identity(item, Some(key));
+    let directive = |item: &Value| item.get(PATCH).and_then(Value::as_str).map(str::to_owned);
+    let replaces = patch.iter().any(|item| directive(item).as_deref() == Some("replace"));
+    let deletions = patch.iter().filter(|item| directive(item).as_deref() == Some("delete"));
+    let deleted: BTreeSet<String> = deletions.filter_map(id).collect();
+    let kept: Vec<String> = old.iter().filter_map(id).filter(|id| !deleted.contains(id)).collect();
+    let known: BTreeSet<&String> = kept.iter().collect();
+    let set = patch.iter().filter(|item| !replaces && item.get(PATCH).is_none()).filter_map(id);
+    let added: Vec<String> = set.filter(|id| !known.contains(id)).take(old.len() - kept.len()).collect();
+    let mut positions = BTreeMap::new();
+    for (at, id) in kept.into_iter().chain(added).enumerate() {
+        positions.entry(id).or_insert(at);
+    }
+    positions
 }
 
 /// The patch's items must occur in the order list, in the same relative order; deletions do not count.
@@ -128,9 +150,14 @@ fn check_subset(patch: &[Value], order: &[Value], merge_key: Option<&str>) -> Re
     if order.is_empty() {
         return Ok(());
     }
-    let kept = patch.iter().filter(|item| item.get(PATCH).is_none());
     let mut rest = order.iter();
-    for item in kept {
+    for item in patch {
+        match item.get(PATCH).map(|directive| directive == "delete") {
+            Some(true) => continue,
+            Some(false) if rest.len() > 0 => continue,
+            Some(false) => return Err(mismatch(patch, order)),
+            None => {}
+        }
         let id = named(item, merge_key)?;
         loop {
             match rest.next() {
