@@ -1,16 +1,23 @@
 //! What may be done, and what becomes of it on the way in: authorisation, admission, tokens. Pure decisions over a
 //! snapshot; nothing here reads a clock, sends a request or writes.
 
+pub mod admission;
 pub mod attributes;
 pub mod authorizer;
 pub mod bootstrap;
+pub mod chain;
 pub mod csr;
 pub mod node_authorizer;
+pub mod plugins;
 pub mod pod_refs;
+pub mod pod_security;
+pub mod quota;
 pub mod rbac;
+pub mod resources;
 pub mod tokens;
 pub mod user;
 
+pub use admission::{Case, Effects, Operation, Request, SideWrite, World};
 pub use attributes::Attributes;
 pub use authorizer::{Authorizer, Decision};
 pub use user::UserInfo;

@@ -198,9 +198,10 @@ impl NodeCase<'_> {
         let (namespace, name) = (self.asked.namespace.as_str(), self.asked.name.as_str());
         match self.asked.resource.as_str() {
             "secrets" => {
-                self.own_pod(namespace, |pod| pod_refs::uses_secret(pod, name)) || self.volume_secret(namespace, name)
+                self.own_pod(namespace, |pod| pod_refs::secret_names(pod).contains(&name))
+                    || self.volume_secret(namespace, name)
             }
-            "configmaps" => self.own_pod(namespace, |pod| pod_refs::uses_config_map(pod, name)),
+            "configmaps" => self.own_pod(namespace, |pod| pod_refs::config_map_names(pod).contains(&name)),
             "persistentvolumeclaims" => self.own_pod(namespace, |pod| pod_refs::uses_claim(pod, name)),
             "persistentvolumes" => {
                 self.read("core/persistentvolumes", name).is_some_and(|volume| self.claim_of(&volume))

@@ -19,26 +19,27 @@ pub fn containers(spec: &Value) -> impl Iterator<Item = (&'static str, usize, &V
     })
 }
 
-/// Whether the pod refers to the secret `name` of its namespace.
-pub fn uses_secret(pod: &Value, name: &str) -> bool {
-    let is = |value: &Value, path: &[&str]| value.text(path) == name;
-    pod.items(&["spec", "imagePullSecrets"]).iter().any(|secret| is(secret, &["name"]))
-        || env_refers(pod, "secretKeyRef", "secretRef", name)
-        || volumes(pod).iter().any(|volume| {
-            is(volume, &["secret", "secretName"])
-                || is(volume, &["azureFile", "secretName"])
-                || is(volume, &["csi", "nodePublishSecretRef", "name"])
-                || SECRET_REF_SOURCES.iter().any(|source| is(volume, &[source, "secretRef", "name"]))
-                || projects(volume, "secret", name)
-        })
+/// Every secret of its namespace that the pod refers to.
+pub fn secret_names(pod: &Value) -> Vec<&str> {
+    let pulls = pod.items(&["spec", "imagePullSecrets"]).iter().map(|secret| secret.text(&["name"]));
+    let mounted = volumes(pod).iter().flat_map(|volume| {
+        let own = [
+            volume.text(&["secret", "secretName"]),
+            volume.text(&["azureFile", "secretName"]),
+            volume.text(&["csi", "nodePublishSecretRef", "name"]),
+        ];
+        let by_ref = SECRET_REF_SOURCES.iter().map(|source| volume.text(&[source, "secretRef", "name"]));
+        own.into_iter().chain(by_ref).chain(projected(volume, "secret"))
+    });
+    named(pulls.chain(mounted).chain(env_names(pod, "secretKeyRef", "secretRef")))
 }
 
-/// Whether the pod refers to the config map `name` of its namespace.
-pub fn uses_config_map(pod: &Value, name: &str) -> bool {
-    env_refers(pod, "configMapKeyRef", "configMapRef", name)
-        || volumes(pod)
-            .iter()
-            .any(|volume| volume.text(&["configMap", "name"]) == name || projects(volume, "configMap", name))
+/// Every config map of its namespace that the pod refers to.
+pub fn config_map_names(pod: &Value) -> Vec<&str> {
+    let mounted = volumes(pod)
+        .iter()
+        .flat_map(|volume| std::iter::once(volume.text(&["configMap", "name"])).chain(projected(volume, "configMap")));
+    named(mounted.chain(env_names(pod, "configMapKeyRef", "configMapRef")))
 }
 
 /// Whether the pod mounts the claim `name` of its namespace.
@@ -77,15 +78,18 @@ pub fn volumes(pod: &Value) -> &[Value] {
     pod.items(&["spec", "volumes"])
 }
 
-fn projects(volume: &Value, kind: &str, name: &str) -> bool {
-    volume.items(&["projected", "sources"]).iter().any(|source| source.text(&[kind, "name"]) == name)
+fn named<'p>(names: impl Iterator<Item = &'p str>) -> Vec<&'p str> {
+    names.filter(|name| !name.is_empty()).collect()
 }
 
-fn env_refers(pod: &Value, key_ref: &str, whole_ref: &str, name: &str) -> bool {
-    let Some(spec) = pod.get("spec") else { return false };
-    containers(spec).any(|(_, _, container)| {
-        container.items(&["env"]).iter().any(|env| env.text(&["valueFrom", key_ref, "name"]) == name)
-            || container.items(&["envFrom"]).iter().any(|env| env.text(&[whole_ref, "name"]) == name)
+fn projected<'p>(volume: &'p Value, kind: &'static str) -> impl Iterator<Item = &'p str> {
+    volume.items(&["projected", "sources"]).iter().map(move |source| source.text(&[kind, "name"]))
+}
+
+fn env_names<'p>(pod: &'p Value, key_ref: &'static str, whole_ref: &'static str) -> impl Iterator<Item = &'p str> {
+    pod.get("spec").into_iter().flat_map(containers).flat_map(move |(_, _, container)| {
+        let keys = container.items(&["env"]).iter().map(move |env| env.text(&["valueFrom", key_ref, "name"]));
+        keys.chain(container.items(&["envFrom"]).iter().map(move |env| env.text(&[whole_ref, "name"])))
     })
 }
 
@@ -100,8 +104,7 @@ mod tests {
             let pod = json!({"spec": {field: [
                 {"env": [{"valueFrom": {"secretKeyRef": {"name": "s"}}}], "envFrom": [{"configMapRef": {"name": "c"}}]},
             ]}});
-            assert!(uses_secret(&pod, "s") && uses_config_map(&pod, "c"), "{field}");
-            assert!(!uses_secret(&pod, "c") && !uses_config_map(&pod, "s"), "{field}");
+            assert_eq!((secret_names(&pod), config_map_names(&pod)), (vec!["s"], vec!["c"]), "{field}");
         }
     }
 

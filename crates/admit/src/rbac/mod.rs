@@ -7,6 +7,7 @@ mod view;
 pub(crate) use escalation::quoted;
 pub use escalation::{check_binding, check_role, covers};
 pub use rule::PolicyRule;
+pub(crate) use view::joined;
 pub use view::{RbacView, RuleSource, SubjectRules};
 
 /// Where ClusterRoles are stored.
