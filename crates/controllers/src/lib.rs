@@ -1,5 +1,6 @@
 //! The built-in controllers: one file each, one line in [`all`].
 
+mod garbage_collector;
 mod namespace;
 mod namespace_roots;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use brain::Controller;
 /// Every built-in controller.
 pub fn all() -> Vec<Controller> {
     vec![
+        Controller::of::<garbage_collector::GarbageCollector>(),
         Controller::of::<namespace::NamespaceController>(),
         Controller::of::<root_ca::RootCaController>(),
         Controller::of::<service_account::ServiceAccountController>(),
