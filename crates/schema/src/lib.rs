@@ -5,10 +5,12 @@
 //! merging and publishing are each written once.
 
 mod conform;
+pub mod crd;
 pub mod defaults;
 mod facts;
 pub mod json;
 mod navigate;
+pub mod openapi;
 pub mod proto;
 pub mod prune;
 mod shape;

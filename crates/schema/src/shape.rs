@@ -237,6 +237,32 @@ pub struct Facets {
     pub rules: Vec<Rule>,
 }
 
+impl Facets {
+    /// Whether nothing is checked.
+    pub fn is_empty(&self) -> bool {
+        let counts = [
+            self.min_length,
+            self.max_length,
+            self.min_items,
+            self.max_items,
+            self.min_properties,
+            self.max_properties,
+        ];
+        self.format.is_none()
+            && self.enumeration.is_empty()
+            && self.minimum.is_none()
+            && self.maximum.is_none()
+            && self.multiple_of.is_none()
+            && self.pattern.is_none()
+            && counts.iter().all(Option::is_none)
+            && !self.unique_items
+            && [&self.all_of, &self.any_of, &self.one_of].iter().all(|list| list.is_empty())
+            && self.not.is_none()
+            && !self.hollow
+            && self.rules.is_empty()
+    }
+}
+
 /// One `x-kubernetes-validations` entry.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rule {

@@ -157,7 +157,7 @@ fn is_mac(text: &str) -> bool {
 /// 8-4-4-4-12 hexadecimal digits, each dash optional; `version` is the digit at its place.
 fn is_uuid(text: &str, version: Option<char>, has_variant: bool) -> bool {
     let mut digits = String::with_capacity(32);
-    for (at, c) in text.chars().enumerate() {
+    for (at, c) in text.char_indices() {
         match c {
             '-' if [8, 12, 16, 20].contains(&digits.len()) && at > 0 && !text[..at].ends_with('-') => {}
             c if c.is_ascii_hexdigit() => digits.push(c.to_ascii_lowercase()),

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 use meta::{FieldError, FieldPath};
 use serde_json::{Map, Value};
 
-use crate::{Facets, IntFormat, Schema, Shape, Struct, json, text};
+use crate::{Facets, IntFormat, Link, Schema, Shape, Struct, json, text};
 
 /// Most errors of one object; a person needs the first few, and an answer must stay small.
 const ERRORS_MAX: usize = json::COMPLAINTS_MAX;
@@ -213,13 +213,14 @@ impl Checker {
 
     fn body(&self, body: &Struct, map: &Map<String, Value>, path: &FieldPath<'_>, typed: bool, out: &mut Outcome) {
         for (key, value) in map {
-            let member = match body.fields.get(key.as_str()) {
-                Some(field) => Some(field.schema.get()),
-                None => body.additional.as_ref().map(crate::Link::get),
-            };
-            // Metadata is in its normal form already, and has rules of its own.
-            if let Some(member) = member.filter(|m| m.body().is_none_or(|b| b.name.is_none())) {
-                out.merge(self.node(member, value, &path.field(key), typed));
+            let known = body.fields.get(key.as_str()).map(|field| &field.schema);
+            match known.or(body.additional.as_ref()) {
+                // Metadata is in its normal form already; only what a definition adds to it is checked here.
+                Some(Link::Named(_)) | None => {}
+                Some(Link::Inline(member)) => {
+                    let typed = typed && member.body().is_none_or(|body| body.name.is_none());
+                    out.merge(self.node(member, value, &path.field(key), typed));
+                }
             }
         }
         for name in body.required.iter().filter(|name| !map.contains_key(&***name)) {
