@@ -229,15 +229,20 @@ fn removed_items_take_unowned_fields_along_but_not_others() {
     live["spec"]["template"]["spec"]["containers"][1]["args"] = json!(["defaulted"]);
     let next = applied(Some(&live), "a", pod(json!([{"name": "web"}])), false).expect("applies");
     assert_eq!(next["spec"]["template"]["spec"]["containers"], json!([{"name": "web"}]));
-    // Somebody else who owns a field of the item keeps it alive.
-    let shared = updated(Some(&live), "u", {
+    // An updater who owns only a field of the item does not own the item, so it goes as well.
+    let with_args = |args: &str| {
         let mut new = live.clone();
-        new["spec"]["template"]["spec"]["containers"][1]["args"] = json!(["mine"]);
+        new["spec"]["template"]["spec"]["containers"][1]["args"] = json!([args]);
         new
-    });
+    };
+    let shared = updated(Some(&live), "u", with_args("mine"));
     let next = applied(Some(&shared), "a", pod(json!([{"name": "web"}])), false).expect("applies");
+    assert_eq!(next["spec"]["template"]["spec"]["containers"], json!([{"name": "web"}]));
+    // An applier of the item does own it.
+    let both = applied(Some(&live), "b", pod(json!([{"name": "old"}])), false).expect("applies");
+    let next = applied(Some(&both), "a", pod(json!([{"name": "web"}])), false).expect("applies");
     let left = &next["spec"]["template"]["spec"]["containers"];
-    assert_eq!(left.as_array().map(Vec::len), Some(1), "{left}");
+    assert_eq!(left, &json!([{"name": "web"}, {"name": "old", "args": ["defaulted"]}]));
 }
 
 #[test]
