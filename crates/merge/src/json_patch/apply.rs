@@ -50,11 +50,11 @@ impl<'d, 'l> Session<'d, 'l> {
         let path = named("replace", "path", operation.path)?;
         let value = operation.value.cloned().unwrap_or(Value::Null);
         if path.is_empty() {
-            // Upstream silently ignores the replacement of the whole by a scalar.
-            if value.is_object() || value.is_array() {
-                self.account(0, &value)?;
-                *self.doc = value;
+            if !value.is_object() && !value.is_array() {
+                return Err(refused("replace operation value must be object or array".to_owned()));
             }
+            self.account(0, &value)?;
+            *self.doc = value;
             return Ok(());
         }
         let steps = self.reach("replace", "path: ", path, "")?;
@@ -88,7 +88,7 @@ impl<'d, 'l> Session<'d, 'l> {
     fn test(&mut self, operation: &Operation<'_>) -> Result<(), PatchError> {
         let path = named("test", "path", operation.path)?;
         let failed = || refused(format!("testing value {path} failed: test failed"));
-        let expected = operation.value.ok_or_else(failed)?;
+        let expected = operation.value.unwrap_or(&Value::Null);
         if path.is_empty() {
             return if *self.doc == *expected { Ok(()) } else { Err(failed()) };
         }
@@ -187,7 +187,12 @@ fn look<'v>(holder: &'v Value, steps: &[String]) -> Result<Option<&'v Value>, St
 }
 
 fn named<'p>(verb: &str, member: &str, text: Option<&'p str>) -> Result<&'p str, PatchError> {
-    text.ok_or_else(|| refused(format!("{verb} operation failed to decode {member}: {MISSING}")))
+    let field = match (verb, member) {
+        ("add" | "remove" | "copy", "path") => "",
+        (_, "path") => "operation missing path field: ",
+        _ => "operation, missing from field: ",
+    };
+    text.ok_or_else(|| refused(format!("{verb} operation failed to decode {member}: {field}{MISSING}")))
 }
 
 fn refused(detail: String) -> PatchError {

@@ -66,6 +66,7 @@ fn refusals_read_like_upstream() {
     );
     check(json!([{"op": "frob", "path": "/a"}]), bad, "Unexpected kind: frob");
     check(json!([{"op": "add"}]), bad, "add operation failed to decode path: missing value");
+    check(json!([{"op": "replace", "path": "", "value": 1}]), bad, "replace operation value must be object or array");
     let malformed = PatchErrorKind::Malformed;
     check(
         json!({"op": "add"}),
