@@ -14,6 +14,8 @@ pub enum FieldErrorKind {
     Required,
     /// The value is malformed or out of range.
     Invalid,
+    /// Something about the value as a whole is wrong, and showing it would not help.
+    InvalidWhole,
     /// The value is not one of the allowed ones.
     NotSupported,
     /// The value occurs twice.
@@ -37,7 +39,7 @@ impl FieldErrorKind {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Required => "FieldValueRequired",
-            Self::Invalid => "FieldValueInvalid",
+            Self::Invalid | Self::InvalidWhole => "FieldValueInvalid",
             Self::NotSupported => "FieldValueNotSupported",
             Self::Duplicate => "FieldValueDuplicate",
             Self::Forbidden => "FieldValueForbidden",
@@ -52,7 +54,7 @@ impl FieldErrorKind {
     fn title(self) -> &'static str {
         match self {
             Self::Required => "Required value",
-            Self::Invalid => "Invalid value",
+            Self::Invalid | Self::InvalidWhole => "Invalid value",
             Self::NotSupported => "Unsupported value",
             Self::Duplicate => "Duplicate value",
             Self::Forbidden => "Forbidden",
@@ -65,7 +67,10 @@ impl FieldErrorKind {
     }
 
     fn shows_value(self) -> bool {
-        !matches!(self, Self::Required | Self::Forbidden | Self::TooLong | Self::TooMany | Self::Internal)
+        !matches!(
+            self,
+            Self::InvalidWhole | Self::Required | Self::Forbidden | Self::TooLong | Self::TooMany | Self::Internal
+        )
     }
 }
 
@@ -95,6 +100,11 @@ impl FieldError {
     /// The value is malformed or out of range.
     pub fn invalid(path: impl fmt::Display, bad: impl Into<Value>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, path, bad.into(), detail)
+    }
+
+    /// Something about the value as a whole is wrong; the message does not show it.
+    pub fn invalid_whole(path: impl fmt::Display, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::InvalidWhole, path, Value::Null, detail)
     }
 
     /// The value has the wrong type.
@@ -190,6 +200,7 @@ mod tests {
         check(FieldError::required("spec.selector", ""), "spec.selector: Required value");
         check(FieldError::invalid("a", "B", "must be lower case"), "a: Invalid value: \"B\": must be lower case");
         check(FieldError::invalid("a", -1, "no"), "a: Invalid value: -1: no");
+        check(FieldError::invalid_whole("a", "no"), "a: Invalid value: no");
         check(
             FieldError::not_supported("p", "X", &["TCP", "UDP"]),
             "p: Unsupported value: \"X\": supported values: \"TCP\", \"UDP\"",
