@@ -169,6 +169,11 @@ impl Disk {
         outcome
     }
 
+    /// Whether the medium failed or the store was closed.
+    pub fn has_stopped(&self) -> bool {
+        guard(&self.shared.state).stopped.is_some()
+    }
+
     fn join(&self) {
         let threads: Vec<JoinHandle<()>> = guard(&self.threads).drain(..).collect();
         // The last owner may let go in a callback, on the store's own thread, which then ends by itself.

@@ -7,6 +7,8 @@
 mod backup;
 pub mod bench;
 mod checkpoint;
+#[cfg(any(test, feature = "testing"))]
+pub mod crash;
 mod disk;
 mod error;
 mod frame;

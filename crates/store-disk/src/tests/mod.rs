@@ -1,5 +1,6 @@
 //! Tests of the engine as a whole.
 
+mod crash;
 mod durable;
 mod files;
 mod suite;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use super::{Call, Vfs, VfsFile};
 
-/// A directory whose changes are recorded, in order, as they succeed.
+/// A directory whose changes are recorded, in order, as they happen.
 pub struct RecordVfs {
     inner: Arc<dyn Vfs>,
     calls: Calls,
@@ -94,9 +94,12 @@ struct RecordFile {
 
 impl VfsFile for RecordFile {
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        self.inner.append(bytes)?;
-        note(&self.calls, Call::Append(self.name.clone(), bytes.to_vec()));
-        Ok(())
+        let before = self.inner.length()?;
+        let outcome = self.inner.append(bytes);
+        // A failed write may have written a part.
+        let written = usize::try_from(self.inner.length()?.saturating_sub(before)).unwrap_or(usize::MAX);
+        note(&self.calls, Call::Append(self.name.clone(), bytes[..written.min(bytes.len())].to_vec()));
+        outcome
     }
 
     fn read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
@@ -114,8 +117,9 @@ impl VfsFile for RecordFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.inner.sync()?;
-        note(&self.calls, Call::Sync(self.name.clone()));
-        Ok(())
+        let outcome = self.inner.sync();
+        let name = self.name.clone();
+        note(&self.calls, if outcome.is_ok() { Call::Sync(name) } else { Call::SyncFailed(name) });
+        outcome
     }
 }

@@ -27,6 +27,8 @@ pub enum Call {
     Truncate(String, u64),
     /// A file was synced.
     Sync(String),
+    /// A sync failed, and dropped what it should have written.
+    SyncFailed(String),
     /// A file was renamed.
     Rename(String, String),
     /// A file was removed.
@@ -122,6 +124,16 @@ impl Inode {
         self.pending.push(Write::Cut { length });
     }
 
+    /// Writes what is pending. What a failed sync dropped stays missing, whatever readers see.
+    fn sync(&mut self) {
+        for write in self.pending.drain(..) {
+            match write {
+                Write::Cut { length } => self.durable.resize(length, 0),
+                Write::Data { at, bytes } => overwrite(&mut self.durable, at, &bytes),
+            }
+        }
+    }
+
     fn units(&self) -> usize {
         let units = |write: &Write| match write {
             Write::Data { at, bytes } => pieces(*at, bytes).count(),
@@ -168,7 +180,13 @@ impl Medium {
             }
             Call::Sync(name) => {
                 let inode = self.inode(name)?;
-                self.sync(inode)
+                self.inodes[inode].sync();
+                Ok(())
+            }
+            Call::SyncFailed(name) => {
+                let inode = self.inode(name)?;
+                self.inodes[inode].pending.clear();
+                Ok(())
             }
             Call::Rename(from, to) => self.rename(from, to),
             Call::Remove(name) => self.remove(name),
@@ -212,14 +230,12 @@ impl Medium {
     }
 
     fn sync(&mut self, inode: usize) -> io::Result<()> {
-        let fails = strikes(&mut self.trouble.sync_fails_in);
-        let inode = &mut self.inodes[inode];
-        inode.pending.clear();
-        if fails {
+        if strikes(&mut self.trouble.sync_fails_in) {
             // As on Linux: the pages are marked clean although they were never written.
+            self.inodes[inode].pending.clear();
             return Err(io::Error::other("simulated: the sync failed"));
         }
-        inode.durable.clone_from(&inode.current);
+        self.inodes[inode].sync();
         Ok(())
     }
 
