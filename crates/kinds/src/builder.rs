@@ -70,6 +70,11 @@ impl KindDef {
         }
     }
 
+    /// A kind that has no address of its own and is only spoken at subresources of others.
+    pub fn spoken(group: impl Into<Text>, version: impl Into<Text>, kind: impl Into<Text>) -> Self {
+        Self::new(group, version, kind, "").never_stored()
+    }
+
     /// Objects live outside namespaces.
     pub fn cluster_scoped(mut self) -> Self {
         self.scope = Scope::Cluster;

@@ -61,6 +61,10 @@ impl Catalog {
         if self.by_resource.contains_key(&gvr) || self.by_kind.contains_key(&gvk) {
             return;
         }
+        if !def.is_served() {
+            self.by_kind.insert(gvk, def);
+            return;
+        }
         if def.is_stored() && def.conversion.is_none() {
             self.by_collection.entry(def.collection()).or_insert_with(|| Arc::clone(&def));
         }
@@ -73,7 +77,7 @@ impl Catalog {
         self.by_resource.get(gvr)
     }
 
-    /// By kind.
+    /// By kind, those included that are only spoken at subresources.
     pub fn kind(&self, gvk: &Gvk) -> Option<&Arc<KindDef>> {
         self.by_kind.get(gvk)
     }
@@ -88,7 +92,7 @@ impl Catalog {
         self.by_collection.keys()
     }
 
-    /// All kinds, by group, version and plural.
+    /// All kinds with an address of their own, by group, version and plural.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<KindDef>> {
         self.by_resource.values()
     }
@@ -154,6 +158,11 @@ impl Catalog {
 }
 
 impl KindDef {
+    /// Whether the kind has an address of its own; otherwise it is only spoken at subresources.
+    pub fn is_served(&self) -> bool {
+        !self.plural.is_empty()
+    }
+
     /// Whether objects of this kind are kept.
     pub fn is_stored(&self) -> bool {
         !self.virtual_only

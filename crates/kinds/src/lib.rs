@@ -6,26 +6,43 @@
 
 mod admissionregistration;
 mod apiextensions;
+mod apiregistration;
 pub mod apply_order;
 mod apps;
+mod authentication;
+mod authorization;
+mod autoscaling;
+mod batch;
 mod builder;
 mod catalog;
+mod certificates;
 mod check;
 pub mod column;
 mod coordination;
 mod core;
+pub mod custom;
 mod def;
 mod difference;
 mod discovery;
 mod events;
 mod fill;
+mod flowcontrol;
 pub mod halves;
+mod networking;
+mod node;
 pub mod object_meta;
+mod policy;
 pub mod priority;
 mod rbac;
+mod resource;
+mod scheduling;
+mod storage;
+mod storagemigration;
 mod table;
 mod workload;
 
+pub use crate::core::pod;
+pub use batch::schedule;
 pub use catalog::{Catalog, Group};
 pub use def::{
     BuiltInRules, Cell, Column, Converged, Conversion, Health, KindDef, Resource, Rules, ScalePaths, Scope,

@@ -7,7 +7,7 @@
 mod addresses;
 mod change;
 mod ports;
-mod traffic;
+pub(crate) mod traffic;
 
 use meta::{FieldError, ObjectExt, name};
 use serde_json::{Value, json};

@@ -1,0 +1,3 @@
+//! The group `apiregistration.k8s.io`.
+
+pub mod api_service;

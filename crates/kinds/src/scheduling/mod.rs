@@ -1,0 +1,3 @@
+//! The group `scheduling.k8s.io`.
+
+pub mod priority_class;
