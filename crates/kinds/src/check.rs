@@ -205,9 +205,9 @@ pub(crate) fn in_range(at: &At, low: i64, high: i64, faults: &mut Faults) {
     }
 }
 
-/// The value is what it was.
+/// The value is what it was. An empty object is not the same as none.
 pub(crate) fn immutable(new: &At, old: &At, faults: &mut Faults) {
-    if !same(new.value, old.value) {
+    if new.value.is_object() != old.value.is_object() || !same(new.value, old.value) {
         faults.push(new.invalid("field is immutable"));
     }
 }

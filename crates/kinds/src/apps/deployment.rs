@@ -182,7 +182,7 @@ fn health(object: &Value) -> Converged {
     let of = |field: &str| object.int(&["status", field]).unwrap_or(0);
     let wanted = object.int(&["spec", "replicas"]).unwrap_or(1);
     if of("updatedReplicas") >= wanted && of("replicas") > of("updatedReplicas") {
-        let left = of("replicas") - of("updatedReplicas");
+        let left = of("replicas").saturating_sub(of("updatedReplicas"));
         return Converged::Progressing(format!("{left} old replicas are left"));
     }
     progress(&[

@@ -128,7 +128,7 @@ pub(crate) fn health(object: &Value) -> Converged {
     let of = |field: &str| object.int(&["status", field]).unwrap_or(0);
     let wanted = object.int(&["spec", "replicas"]).unwrap_or(1);
     if of("replicas") > wanted {
-        return Converged::Progressing(format!("{} replicas are to go", of("replicas") - wanted));
+        return Converged::Progressing(format!("{} replicas are to go", of("replicas").saturating_sub(wanted)));
     }
     progress(&[
         (of("replicas"), wanted, "replicas are created"),

@@ -8,6 +8,7 @@ use super::percent;
 use super::replica_set::{prepare_create, prepare_update};
 use crate::check::{At, Faults, immutable, non_negative, optional_name, supported_text};
 use crate::column::{age, name};
+use crate::core::persistent_volume_claim;
 use crate::core::pod::{defaults, template, warnings};
 use crate::workload::{available_is_ready, collisions, counters, progress, template_columns, unobserved};
 use crate::{Column, Converged, KindDef, SelectorAt, UpdateOf, fill};
@@ -111,6 +112,9 @@ fn validate(object: &Value) -> Vec<FieldError> {
     let spec = root.field("spec");
     check_spec(&spec, true, &mut faults);
     optional_name(&spec.field("serviceName"), names::dns1123_label, &mut faults);
+    for claim in spec.field("volumeClaimTemplates").each() {
+        persistent_volume_claim::check_spec(&claim.field("spec"), &mut faults);
+    }
     faults
 }
 
@@ -234,13 +238,13 @@ fn health(object: &Value) -> Converged {
     let strategy = object.at(&["spec", "updateStrategy"]).cloned().unwrap_or_default();
     let ready = (of("readyReplicas"), wanted, "pods are ready");
     if of("replicas") > wanted {
-        return Converged::Progressing(format!("{} pods are to go", of("replicas") - wanted));
+        return Converged::Progressing(format!("{} pods are to go", of("replicas").saturating_sub(wanted)));
     }
     if strategy.text(&["type"]) == "OnDelete" {
         return progress(&[ready]);
     }
     // Pods below the partition keep the old template on purpose.
-    let updatable = (wanted - strategy.int(&["rollingUpdate", "partition"]).unwrap_or(0)).max(0);
+    let updatable = wanted.saturating_sub(strategy.int(&["rollingUpdate", "partition"]).unwrap_or(0)).max(0);
     let updated = if object.text(&["status", "updateRevision"]) == object.text(&["status", "currentRevision"]) {
         updatable.max(of("updatedReplicas"))
     } else {
@@ -311,6 +315,10 @@ mod tests {
             |spec| spec["persistentVolumeClaimRetentionPolicy"]["whenScaled"] = json!("Keep"),
             &["spec.persistentVolumeClaimRetentionPolicy.whenScaled: Unsupported value: \"Keep\": supported values: \
                \"Retain\", \"Delete\""],
+        );
+        check(
+            |spec| spec["volumeClaimTemplates"][0]["spec"]["accessModes"] = json!([]),
+            &["spec.volumeClaimTemplates[0].spec.accessModes: Required value: at least 1 access mode is required"],
         );
         check(
             |spec| spec["updateStrategy"]["rollingUpdate"]["maxUnavailable"] = json!(0),

@@ -1,5 +1,7 @@
 //! Schedules of CronJobs: five fields, or a word like `@daily`, as the `cron` of Kubernetes reads them.
 
+use std::num::IntErrorKind;
+
 use jiff::civil::{Date, Time as Clock};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Span, Timestamp};
@@ -218,7 +220,13 @@ fn plain_number(text: &str) -> Result<u32, String> {
     match text.parse::<i64>() {
         Ok(number @ ..=-1) => Err(format!("negative number ({number}) not allowed: {text}")),
         Ok(number) => Ok(u32::try_from(number).unwrap_or(u32::MAX)),
-        Err(_) => Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: invalid syntax")),
+        Err(fault) => {
+            let reason = match fault.kind() {
+                IntErrorKind::PosOverflow | IntErrorKind::NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            Err(format!("failed to parse int from {text}: strconv.Atoi: parsing {text:?}: {reason}"))
+        }
     }
 }
 
@@ -281,6 +289,11 @@ mod tests {
         check("1-2-3 * * * *", "too many hyphens: 1-2-3");
         check("1/2/3 * * * *", "too many slashes: 1/2/3");
         check("a * * * *", "failed to parse int from a: strconv.Atoi: parsing \"a\": invalid syntax");
+        check(
+            "9999999999999999999 * * * *",
+            "failed to parse int from 9999999999999999999: strconv.Atoi: parsing \"9999999999999999999\": value out of \
+             range",
+        );
         check("* * * * 7", "end of range (7) above maximum (6): 7");
         check("@unknown", "unrecognized descriptor: @unknown");
         check("TZ=0", "invalid schedule format: runtime error: slice bounds out of range [:-1]");

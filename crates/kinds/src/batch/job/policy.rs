@@ -17,6 +17,8 @@ const SUCCESS_RULES_MAX: usize = 20;
 const INDEXES_BYTES_MAX: usize = 64 * 1024;
 const ACTIONS: &[&str] = &["Count", "FailIndex", "FailJob", "Ignore"];
 const OPERATORS: &[&str] = &["In", "NotIn"];
+const BOTH: &str = "specifying both OnExitCodes and OnPodConditions is not supported";
+const NEITHER: &str = "specifying one of OnExitCodes and OnPodConditions is required";
 const STATUSES: &[&str] = &["False", "True", "Unknown"];
 
 /// A value is there and among the supported ones; the fault lists them as Go prints a list.
@@ -62,8 +64,8 @@ fn failure_rule(rule: &At, spec: &Value, containers: &BTreeSet<&str>, faults: &m
         listed(&condition.field("status"), STATUSES, faults);
     }
     match (codes.is_set(), conditions.items().is_empty()) {
-        (true, false) => faults.push(rule.invalid("specifying both OnExitCodes and OnPodConditions is not supported")),
-        (false, true) => faults.push(rule.invalid("specifying one of OnExitCodes and OnPodConditions is required")),
+        (true, false) => faults.push(FieldError::invalid_whole(rule.path, BOTH)),
+        (false, true) => faults.push(FieldError::invalid_whole(rule.path, NEITHER)),
         _ => {}
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use meta::{ObjectExt, Time};
+use meta::{FieldError, ObjectExt, Time};
 use serde_json::Value;
 
 use super::indexes;
@@ -71,7 +71,7 @@ fn conditions(at: &At, change: &Change, faults: &mut Faults) {
     let turned = |condition: &str| change.turned(condition);
     let mut unless = |fine: bool, detail: &str| {
         if !fine {
-            faults.push(at.invalid(detail));
+            faults.push(FieldError::invalid_whole(at.path, detail));
         }
     };
     if turned("Complete") || turned("Failed") {
@@ -180,7 +180,10 @@ fn not_back(status: &At, change: &Change, faults: &mut Faults) {
     let conditions = status.field("conditions");
     for condition in ["Failed", "Complete", "FailureTarget"] {
         if is_true(old, condition) && !is_true(new, condition) {
-            faults.push(conditions.invalid(format!("cannot disable the terminal {condition}=True condition")));
+            faults.push(FieldError::invalid_whole(
+                conditions.path,
+                format!("cannot disable the terminal {condition}=True condition"),
+            ));
         }
     }
     let spec = &new["spec"];
@@ -197,12 +200,12 @@ fn not_back(status: &At, change: &Change, faults: &mut Faults) {
     }
     start_time(status, change, faults);
     if is_true(old, "SuccessCriteriaMet") && !is_true(new, "SuccessCriteriaMet") {
-        faults.push(conditions.invalid("cannot disable the SuccessCriteriaMet=True condition"));
+        faults.push(FieldError::invalid_whole(conditions.path, "cannot disable the SuccessCriteriaMet=True condition"));
     }
     let late = is_true(old, "Complete") && !is_true(old, "SuccessCriteriaMet") && is_true(new, "SuccessCriteriaMet");
     if late {
         let detail = "cannot set SuccessCriteriaMet=True for Job already has Complete=true conditions";
-        faults.push(conditions.invalid(detail));
+        faults.push(FieldError::invalid_whole(conditions.path, detail));
     }
 }
 

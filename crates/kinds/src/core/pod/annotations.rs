@@ -52,8 +52,8 @@ fn old_tolerations(at: &At, value: &str, faults: &mut Faults) {
 
 /// A plain 32-bit number: no plus, no leading zeros.
 fn is_cost(value: &str) -> bool {
-    let plain = !value.starts_with('+') && !(value.len() > 1 && value.starts_with('0'));
-    value.is_empty() || (plain && value.parse::<i32>().is_ok())
+    let padded = value.starts_with('+') || (value.len() > 1 && value.starts_with('0'));
+    value.is_empty() || (!padded && value.parse::<i32>().is_ok())
 }
 
 fn seccomp(at: &At, faults: &mut Faults) {

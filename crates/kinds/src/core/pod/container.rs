@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::resources::is_sidecar;
 use super::{Context, env, mount, probe, resources, security};
-use crate::check::{At, Faults, one_of, optional_name, required_name, supported_text};
+use crate::check::{At, Faults, one_of, optional_name, required_name, same, supported_text};
 
 /// Ports' protocols.
 pub const PROTOCOLS: &[&str] = &["SCTP", "TCP", "UDP"];
@@ -113,7 +113,10 @@ fn bare(container: &At, faults: &mut Faults) {
     const DETAIL: &str = "cannot be set for an Ephemeral Container";
     for field in NOT_EPHEMERAL {
         let at = container.field(field);
-        if !crate::check::same(at.value, &Value::Null) {
+        // An empty probe is a probe; empty resources are none.
+        let empty = matches!(*field, "ports" | "resources" | "resizePolicy" | "restartPolicyRules")
+            && same(at.value, &Value::Null);
+        if at.is_set() && !empty {
             faults.push(at.forbidden(DETAIL));
         }
     }

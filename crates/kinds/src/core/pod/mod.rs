@@ -22,6 +22,7 @@ pub(crate) mod probe;
 pub(crate) mod projected;
 mod resize;
 pub mod resources;
+pub mod restart;
 pub(crate) mod security;
 pub(crate) mod spec;
 mod status;

@@ -29,7 +29,8 @@ pub(crate) fn create(pod: &mut Value) {
     pod.put(&["status"], json!({"phase": "Pending"}));
     drop_disabled(pod);
     if !pod.items(&["spec", "schedulingGates"]).is_empty() {
-        pod.put(&["status", "conditions"], json!([gated()]));
+        let since = pod.at(&["metadata", "creationTimestamp"]).cloned();
+        pod.put(&["status", "conditions"], json!([gated(since)]));
     }
     merge_label_keys(pod);
     app_armor(pod);
@@ -40,13 +41,18 @@ pub(crate) fn create(pod: &mut Value) {
     }
 }
 
-fn gated() -> Value {
-    json!({
+/// The condition of a pod that is held back, since its creation.
+fn gated(since: Option<Value>) -> Value {
+    let mut condition = json!({
         "type": "PodScheduled",
         "status": "False",
         "reason": "SchedulingGated",
         "message": "Scheduling is blocked due to non-empty scheduling gates",
-    })
+    });
+    if let Some(since) = since {
+        condition.put(&["lastTransitionTime"], since);
+    }
+    condition
 }
 
 /// Drops what belongs to features that are off, as upstream does without a word.
@@ -63,7 +69,10 @@ pub(crate) fn drop_disabled(pod: &mut Value) {
 }
 
 fn container(container: &mut Value) {
-    container.remove(&["lifecycle", "stopSignal"]);
+    let signal = container.remove(&["lifecycle", "stopSignal"]);
+    if signal.is_some() && container.map(&["lifecycle"]).is_some_and(Map::is_empty) {
+        container.remove(&["lifecycle"]);
+    }
     for mount in fill::items(container, "volumeMounts") {
         mount.remove(&["bindMountOptions"]);
     }
@@ -274,7 +283,7 @@ mod tests {
         let mut pod = json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c"}],
             "schedulingGates": [{"name": "example.com/g"}], "evictionResponders": [{}]}, "status": {"phase": "Running"}});
         create(&mut pod);
-        assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort", "conditions": [gated()]}));
+        assert_eq!(pod["status"], json!({"phase": "Pending", "qosClass": "BestEffort", "conditions": [gated(None)]}));
         assert_eq!(pod["spec"].get("evictionResponders"), None);
     }
 

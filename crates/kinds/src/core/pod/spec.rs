@@ -167,8 +167,8 @@ fn search_list(searches: &At, faults: &mut Faults) {
 /// A DNS name whose labels may contain underscores.
 fn search_domain(text: &str) -> Vec<String> {
     const LABEL: &str = "_?[a-z0-9]([-_a-z0-9]*[a-z0-9])?";
-    const MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
-                           '.', and must start and end with an alphanumeric character";
+    const MESSAGE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '_', \
+                           '-' or '.', and must start and end with an alphanumeric character";
     let mut faults = Vec::new();
     if text.len() > name::SUBDOMAIN_MAX {
         faults.push(format!("must be no more than {} characters", name::SUBDOMAIN_MAX));

@@ -7,7 +7,7 @@ use meta::{FieldError, ObjectExt, name};
 use serde_json::Value;
 
 use super::annotations;
-use super::resources::is_sidecar;
+use super::restart::{all_could_restart, should_restart};
 use crate::check::{At, Faults, immutable, in_range, named, optional_name};
 
 /// Lists of container statuses, each with the list of containers it reports on.
@@ -92,30 +92,6 @@ fn not_restarted(new: &At, old: &At, spec: &Value, containers: &str, faults: &mu
             faults.push(FieldError::forbidden(new.path.index(index).field("state"), NOT_AGAIN));
         }
     }
-}
-
-/// Whether the end of some container may restart all.
-fn all_could_restart(spec: &Value) -> bool {
-    let containers = spec.items(&["containers"]).iter().chain(spec.items(&["initContainers"]));
-    let mut rules = containers.flat_map(|container| container.items(&["restartPolicyRules"]));
-    rules.any(|rule| rule.text(&["action"]) == "RestartAllContainers")
-}
-
-/// Whether a container that ended with `code` is to run again.
-pub(crate) fn should_restart(container: &Value, spec: &Value, code: i64) -> bool {
-    let fits = |rule: &&Value| {
-        let listed = rule.items(&["exitCodes", "values"]).iter().any(|value| value.as_i64() == Some(code));
-        let wanted = rule.text(&["exitCodes", "operator"]) == "In";
-        rule.text(&["action"]) == "Restart" && rule.get("exitCodes").is_some() && listed == wanted
-    };
-    if container.items(&["restartPolicyRules"]).iter().any(|rule| fits(&rule)) {
-        return true;
-    }
-    let policy = match container.text(&["restartPolicy"]) {
-        "" => spec.text(&["restartPolicy"]),
-        own => own,
-    };
-    is_sidecar(container) || policy == "Always" || (policy == "OnFailure" && code != 0)
 }
 
 fn claims(list: &At, spec: &Value, faults: &mut Faults) {

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::path::{descending, no_backsteps, unreserved};
 use super::{container, env, projected};
 use crate::check::{At, Faults, in_range, named, one_of, optional_name, optional_one_of, required, required_name};
+use crate::core::persistent_volume_claim;
 
 /// Fields of a pod that a file of a volume may show.
 pub(crate) const VOLUME_FIELDS: &[&str] =
@@ -437,6 +438,7 @@ fn ephemeral(at: &At, faults: &mut Faults) {
             faults.push(metadata.field(field).forbidden("cannot be set"));
         }
     }
+    persistent_volume_claim::check_spec(&template.field("spec"), faults);
 }
 
 fn image(at: &At, faults: &mut Faults) {

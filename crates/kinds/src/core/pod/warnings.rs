@@ -285,7 +285,7 @@ fn ports(spec: &At, out: &mut Vec<String>) {
                 host_port: value.int(&["hostPort"]).unwrap_or(0),
             };
             if !seen.host_ip.is_empty() && seen.host_port == 0 {
-                out.push(format!("{}: hostIP set without hostPort: {value}", seen.path));
+                out.push(format!("{}: hostIP set without hostPort: {}", seen.path, go_port(value)));
             }
             let others = by_port.entry(key).or_default();
             out.extend(others.iter().filter_map(|other| port_clash(&seen, other)));
@@ -294,6 +294,19 @@ fn ports(spec: &At, out: &mut Vec<String>) {
         }
     });
     port_names(names, out);
+}
+
+/// A port as Go prints it.
+fn go_port(port: &Value) -> String {
+    let (text, number) = (|field: &str| port.text(&[field]), |field: &str| port.int(&[field]).unwrap_or(0));
+    format!(
+        "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
+        text("name"),
+        number("hostPort"),
+        number("containerPort"),
+        text("protocol"),
+        text("hostIP")
+    )
 }
 
 fn port_clash(port: &Seen, other: &Seen) -> Option<String> {
