@@ -78,7 +78,8 @@ pub(crate) fn claim(
 ) -> Claimed {
     let (mut mine, mut transfers) = (Vec::new(), Vec::new());
     let selected = |object: &Object| selector.matches(&object.meta().labels) && belongs(object);
-    let is_near = |object: &Object| *object.key.collection == *collection && *object.meta().namespace == *owner.target.namespace;
+    let is_near =
+        |object: &Object| *object.key.collection == *collection && *object.meta().namespace == *owner.target.namespace;
     for object in view.dependents(&owner.target.uid).into_iter().filter(is_near) {
         if !object.meta().is_controlled_by(&owner.target.uid) {
             continue;

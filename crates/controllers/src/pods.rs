@@ -75,7 +75,11 @@ pub(crate) fn from_template(template: &Value, name: &str, owner: &Owner) -> Valu
 pub(crate) fn taken_names(view: &View, owner: &Owner) -> BTreeSet<String> {
     let prefix = format!("{}/{}-", owner.target.namespace, owner.target.name);
     let namespace = owner.target.namespace.len() + 1;
-    view.snapshot().range(COLLECTION, &prefix, "").filter_map(|(item, _)| item.get(namespace..)).map(str::to_owned).collect()
+    view.snapshot()
+        .range(COLLECTION, &prefix, "")
+        .filter_map(|(item, _)| item.get(namespace..))
+        .map(str::to_owned)
+        .collect()
 }
 
 /// Names for `count` new pods. They follow from the owner, its revision and the children that it sees, so that the

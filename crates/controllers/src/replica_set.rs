@@ -14,7 +14,7 @@ use brain::{Action, Brain, Def, Note, Outcome, Refusal, Resource, View, Watch};
 use meta::labels::Selector;
 use meta::{ObjectExt, Time};
 use serde_json::{Map, Value};
-use store::{Event, Key};
+use store::Key;
 
 use crate::claim::{Owner, Transfer, claim, selector};
 use crate::condition_list::ConditionList;
@@ -35,7 +35,7 @@ const REPLICA_FAILURE: &str = "ReplicaFailure";
 pub struct ReplicaSetController;
 
 /// What tells ReplicaSets and ReplicationControllers apart.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(crate) struct Flavor {
     pub resource: Resource,
     pub api_version: &'static str,
@@ -46,7 +46,7 @@ pub(crate) struct Flavor {
     pub counts_terminating: bool,
 }
 
-const FLAVOR: Flavor = Flavor {
+static FLAVOR: Flavor = Flavor {
     resource: REPLICA_SETS,
     api_version: "apps/v1",
     kind: "ReplicaSet",
@@ -182,7 +182,11 @@ pub(crate) fn observe(view: &View, key: &Key, flavor: &'static Flavor) -> Option
     let active = pods.iter().filter(|pod| is_active(pod)).count();
     let observed = Observed {
         taken: if active < desired.replicas { pods::taken_names(view, &desired.owner) } else { BTreeSet::new() },
-        doubled: if active > desired.replicas { doubled(view, &object.meta().controller().map_or("".into(), |c| c.uid.clone()), &pods) } else { Doubled::new() },
+        doubled: if active > desired.replicas {
+            doubled(view, object.meta().controller().map_or("", |owner| &owner.uid), &pods)
+        } else {
+            Doubled::new()
+        },
         pods,
         transfers: claimed.transfers,
         status: tree.get("status").cloned().unwrap_or_default(),
@@ -216,8 +220,7 @@ pub(crate) fn reconcile(desired: &Desired, observed: &Observed, now: Time) -> Ou
         let steps = observed.transfers.iter().take(BURST_MAX).cloned().map(Step::Transfer).collect();
         return Outcome { steps, ..Outcome::rest() };
     }
-    let readiness =
-        Readiness::of(observed.pods.iter().filter(|pod| is_active(pod)), desired.min_ready_seconds, now);
+    let readiness = Readiness::of(observed.pods.iter().filter(|pod| is_active(pod)), desired.min_ready_seconds, now);
     let mut outcome = Outcome::rest();
     let failure = failure(desired, observed, &mut outcome);
     // The status comes first: it says what was seen, also when what follows is refused.
@@ -295,12 +298,12 @@ enum Failure {
 }
 
 fn status(desired: &Desired, observed: &Observed, readiness: Readiness, failure: Failure, now: Time) -> Option<Value> {
-    let count = |is: &dyn Fn(&Seen<Pod>) -> bool| i64::try_from(observed.pods.iter().filter(|p| is(p)).count()).unwrap_or(0);
+    let count =
+        |is: &dyn Fn(&Seen<Pod>) -> bool| i64::try_from(observed.pods.iter().filter(|p| is(p)).count()).unwrap_or(0);
     let template: Vec<(&String, &Value)> =
         desired.template.map(&["metadata", "labels"]).into_iter().flatten().collect();
-    let fully_labeled = |pod: &Seen<Pod>| {
-        is_active(pod) && template.iter().all(|(key, value)| pod.label(key) == value.as_str())
-    };
+    let fully_labeled =
+        |pod: &Seen<Pod>| is_active(pod) && template.iter().all(|(key, value)| pod.label(key) == value.as_str());
     let mut conditions = ConditionList::of(&observed.status);
     match failure {
         Failure::None => conditions.remove(REPLICA_FAILURE),
@@ -350,7 +353,9 @@ pub(crate) fn explain(why: Why) -> Note {
         Why::CreateRefused(message) => Note::warning("FailedCreate", format!("Error creating: {message}")),
         Why::DeleteRefused(message) => Note::warning("FailedDelete", format!("Error deleting: {message}")),
         Why::SelectorMismatch => Note::warning("SelectorMismatch", SELECTOR_MISMATCH),
-        Why::Waiting(count) => Note::quiet("WaitingForMinReadySeconds", format!("{count} ready pods are not available yet")),
+        Why::Waiting(count) => {
+            Note::quiet("WaitingForMinReadySeconds", format!("{count} ready pods are not available yet"))
+        }
     }
 }
 
@@ -361,7 +366,9 @@ pub(crate) fn check(desired: &Desired, observed: &Observed, outcome: &Outcome<St
     for step in &outcome.steps {
         let fresh = match step {
             Step::Create(name) => created.insert(name.as_str()) && !observed.taken.contains(name),
-            Step::Delete(pod) => deleted.insert(pod.uid.as_str()) && observed.pods.iter().any(|own| own.uid() == pod.uid),
+            Step::Delete(pod) => {
+                deleted.insert(pod.uid.as_str()) && observed.pods.iter().any(|own| own.uid() == pod.uid)
+            }
             Step::Transfer(_) | Step::Status(_) => true,
         };
         if !fresh {
@@ -380,6 +387,5 @@ pub(crate) fn check(desired: &Desired, observed: &Observed, outcome: &Outcome<St
     Ok(())
 }
 
-/// Which ReplicaSets a pod's event concerns is tested with the world; here only the decision.
 #[cfg(test)]
 mod tests;

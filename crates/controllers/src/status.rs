@@ -42,6 +42,9 @@ mod tests {
             assert_eq!(difference(&current, wanted), expected.map(|status| json!({"status": status})));
         };
         check(vec![("replicas", json!(3)), ("availableReplicas", json!(0)), ("conditions", Value::Null)], None);
-        check(vec![("replicas", json!(0)), ("readyReplicas", Value::Null)], Some(json!({"replicas": 0, "readyReplicas": null})));
+        check(
+            vec![("replicas", json!(0)), ("readyReplicas", Value::Null)],
+            Some(json!({"replicas": 0, "readyReplicas": null})),
+        );
     }
 }

@@ -43,12 +43,17 @@ pub trait Fact: DeserializeOwned + Default + Send + Sync + 'static {
 }
 
 /// An object together with its projection. Cheap to clone.
-#[derive(Clone)]
 pub struct Seen<T> {
     /// The object.
     pub object: Object,
     /// Its projection.
     pub facts: Arc<T>,
+}
+
+impl<T> Clone for Seen<T> {
+    fn clone(&self) -> Self {
+        Seen { object: self.object.clone(), facts: Arc::clone(&self.facts) }
+    }
 }
 
 impl<T: Fact> From<Object> for Seen<T> {
