@@ -228,13 +228,11 @@ impl KindDef {
 
 /// How it behaves.
 impl KindDef {
+    /// Custom kinds have no functions: their schema says it all.
     fn with_rule(mut self, set: impl FnOnce(&mut BuiltInRules)) -> Self {
-        let mut rules = match self.rules {
-            Rules::BuiltIn(rules) => rules,
-            Rules::Custom => BuiltInRules::default(),
-        };
-        set(&mut rules);
-        self.rules = Rules::BuiltIn(rules);
+        if let Rules::BuiltIn(rules) = &mut self.rules {
+            set(rules);
+        }
         self
     }
 
@@ -281,5 +279,30 @@ fn read_path(object: &Value, path: &str) -> String {
         Some(Value::String(text)) => text.clone(),
         Some(scalar @ (Value::Bool(_) | Value::Number(_))) => scalar.to_string(),
         _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn custom_kinds_stay_without_functions() {
+        let mut def = KindDef::new("a.io", "v1", "Foo", "foos");
+        def.rules = Rules::Custom;
+        let def = def.with_status().defaults(|_| {});
+        assert!(matches!(def.rules, Rules::Custom));
+        assert!(def.subresource("status").is_some());
+    }
+
+    #[test]
+    fn selectors_read_scalars() {
+        let object = json!({"spec": {"text": "a", "flag": false, "number": 3, "list": []}});
+        for (path, text) in
+            [("spec.text", "a"), ("spec.flag", "false"), ("spec.number", "3"), ("spec.list", ""), ("x", "")]
+        {
+            assert_eq!(read_path(&object, path), text, "{path}");
+        }
     }
 }

@@ -145,7 +145,7 @@ impl Catalog {
     }
 
     fn find_where(&self, word: &str, admitted: impl Fn(&KindDef) -> bool) -> Option<&Arc<KindDef>> {
-        let candidates = || self.in_preference().filter(|def| !def.virtual_only && admitted(def));
+        let candidates = || self.in_preference().filter(|def| def.is_readable() && admitted(def));
         candidates().find(|def| def.is_called(word)).or_else(|| candidates().find(|def| def.is_short_for(word)))
     }
 
@@ -166,6 +166,11 @@ impl KindDef {
     /// Whether objects of this kind are kept.
     pub fn is_stored(&self) -> bool {
         !self.virtual_only
+    }
+
+    /// Whether there is something to get, so that people name it.
+    fn is_readable(&self) -> bool {
+        self.verbs.is_empty() || self.verbs.contains(&"get")
     }
 
     fn is_called(&self, word: &str) -> bool {

@@ -41,7 +41,8 @@ mod storagemigration;
 mod table;
 mod workload;
 
-pub use crate::core::pod;
+pub use crate::core::{namespace, pod, service};
+pub use authentication::token_request;
 pub use batch::schedule;
 pub use catalog::{Catalog, Group};
 pub use def::{
@@ -49,4 +50,6 @@ pub use def::{
     SelectableField, SelectorAt, Subresource, Text, UpdateOf,
 };
 pub use object_meta::{validate_object_meta, validate_object_meta_update};
+pub use scheduling::priority_class;
+pub use storage::storage_class;
 pub use table::built_in;

@@ -46,7 +46,7 @@ pub fn def() -> KindDef {
 fn state(request: &Value) -> &str {
     let conditions = request.items(&["status", "conditions"]).iter();
     let decided = conditions.map(|condition| condition.text(&["type"]));
-    decided.filter(|kind| matches!(*kind, "Issued" | "Denied" | "Failed")).last().unwrap_or("Pending")
+    decided.rev().find(|kind| matches!(*kind, "Issued" | "Denied" | "Failed")).unwrap_or("Pending")
 }
 
 fn validate(request: &Value) -> Vec<FieldError> {

@@ -28,12 +28,8 @@ pub fn def() -> KindDef {
         .defaults(default)
         .validates(validate)
         .validates_update(|new, _, _: UpdateOf| validate(new))
-        .warns(warnings)
+        .deprecated("v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice")
         .example(EXAMPLE)
-}
-
-fn warnings(_: &Value, _: Option<&Value>) -> Vec<String> {
-    vec!["v1 Endpoints is deprecated in v1.33+; use discovery.k8s.io/v1 EndpointSlice".to_owned()]
 }
 
 fn default(object: &mut Value) {

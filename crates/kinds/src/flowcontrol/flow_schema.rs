@@ -48,8 +48,8 @@ fn columns() -> Vec<Column> {
         }),
         column::age(),
         Column::new("MissingPL", "string", "Whether its level is missing.", |schema, _| {
-            let conditions = schema.items(&["status", "conditions"]).iter();
-            let dangling = conditions.filter(|condition| condition.text(&["type"]) == "Dangling").last();
+            let mut conditions = schema.items(&["status", "conditions"]).iter();
+            let dangling = conditions.find(|condition| condition.text(&["type"]) == "Dangling");
             dangling.map_or("?", |condition| condition.text(&["status"])).into()
         }),
     ]

@@ -54,17 +54,12 @@ fn check_warning(version: &At, faults: &mut Faults) {
 
 fn check_schema(version: &At, faults: &mut Faults) {
     let holder = version.field("schema");
-    let schema = holder.field("openAPIV3Schema");
-    if !schema.is_set() {
-        faults.push(schema.required("schemas are required"));
+    let declared = holder.field("openAPIV3Schema");
+    if !declared.is_set() {
+        faults.push(declared.required("schemas are required"));
         return;
     }
-    let kind = schema.field("type");
-    match kind.text() {
-        "object" => {}
-        "" => faults.push(kind.required("must not be empty at the root")),
-        _ => faults.push(kind.invalid("must be object at the root")),
-    }
+    faults.extend(schema::crd::structural(declared.value, &declared.path).err().into_iter().flatten());
 }
 
 fn check_scale(version: &At, faults: &mut Faults) {
