@@ -1,5 +1,7 @@
 //! Chores of the project: `cargo xtask <chore>`. This file only dispatches; each chore is a module.
 
+mod crash;
+mod floors;
 mod schema;
 
 use std::process::ExitCode;
@@ -15,12 +17,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Open every state in which a power loss can leave the store's files, and check what was promised.
+    Crash(crash::Args),
+    /// Check that crates use only what stands on lower floors.
+    Floors,
     /// Write the facts file of the built-in types from the published definitions.
     Schema(schema::Args),
 }
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
+        Chore::Crash(args) => crash::run(&args),
+        Chore::Floors => floors::run(),
         Chore::Schema(args) => schema::run(&args),
     };
     match outcome {

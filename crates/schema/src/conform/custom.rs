@@ -3,7 +3,9 @@
 use serde_json::Value;
 
 use super::{Mode, TypeError, Unknown, typed};
-use crate::{Schema, prune};
+use crate::{Schema, builtin, prune};
+
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 
 /// Brings a custom resource into its form.
 pub(super) fn conform(
@@ -12,7 +14,11 @@ pub(super) fn conform(
     mode: Mode,
     unknown: &mut Unknown,
 ) -> Result<Value, TypeError> {
-    metadata(schema, &mut value, "", mode, unknown)?;
+    match (schema.member("metadata"), value.get_mut("metadata"), builtin(OBJECT_META)) {
+        // A schema that says nothing still has metadata.
+        (None, Some(value), Some(schema)) => *value = typed::part(schema, value.take(), "metadata", mode, unknown)?,
+        _ => metadata(schema, &mut value, "", mode, unknown)?,
+    }
     for path in prune::prune(schema, &mut value) {
         unknown.note(&path);
     }

@@ -1,3 +1,4 @@
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -128,4 +129,70 @@ fn nested_json_schemas_are_read_leniently() {
     });
     assert_eq!(conformed.value, expected);
     assert_eq!(conformed.unknown, ["unknown field \"bogus\""]);
+}
+
+#[test]
+fn a_custom_resource_without_a_schema_still_has_metadata() {
+    let sent = json!({"metadata": {"name": "a", "creationTimestamp": null, "x": 1}, "spec": {"any": [1.0, null]}});
+    let conformed = conform(&Schema::default(), sent).expect("conforms");
+    assert_eq!(conformed.value, json!({"metadata": {"name": "a"}, "spec": {"any": [1, null]}}));
+    assert_eq!(conformed.unknown, ["unknown field \"metadata.x\""]);
+}
+
+#[test]
+fn parts_are_bounded() {
+    for item in [json!({}), Value::Null] {
+        let pod = json!({"spec": {"containers": vec![item; STRUCTS_MAX]}});
+        check_error("core.v1.Pod", pod, "the object has more than 100000 parts");
+    }
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let keys = prop::sample::select(vec![
+        "metadata",
+        "spec",
+        "status",
+        "containers",
+        "name",
+        "ports",
+        "env",
+        "value",
+        "resources",
+        "limits",
+        "labels",
+        "volumes",
+        "emptyDir",
+        "sizeLimit",
+        "creationTimestamp",
+        "tolerations",
+        "template",
+        "x",
+    ]);
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "[0-9]{0,2}[a-zA-Z]{0,2}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 48, 5, move |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::btree_map(keys.clone(), inner, 0..5)
+                .prop_map(|map| Value::Object(map.into_iter().map(|(k, v)| (k.to_owned(), v)).collect())),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn what_conforms_stays_as_it_is(value in any_value()) {
+        for name in ["core.v1.Pod", "core.v1.PodTemplate", "apps.v1.Deployment"] {
+            if let Ok(once) = conform(schema(name), value.clone()) {
+                let twice = conform(schema(name), once.value.clone()).expect("conforms");
+                prop_assert_eq!(&twice.value, &once.value);
+                prop_assert_eq!(twice.unknown, Vec::<String>::new());
+            }
+        }
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 
-use super::{Mode, TypeError, Unknown, go_type, scalar};
+use super::{Mode, STRUCTS_MAX, TypeError, Unknown, go_type, scalar};
 use crate::special::{Special, json_schema_props};
 use crate::{IntFormat, Link, Schema, Shape, Struct, Zero};
 
@@ -21,7 +21,8 @@ pub(super) fn part(
     mode: Mode,
     unknown: &mut Unknown,
 ) -> Result<Value, TypeError> {
-    let mut walker = Walker { mode, unknown, path: path.to_owned(), fields: Vec::new(), owner: "", silent: false };
+    let path = path.to_owned();
+    let mut walker = Walker { mode, unknown, path, fields: Vec::new(), owner: "", silent: false, structs: 0 };
     walker.schema(schema, value).map(Option::unwrap_or_default)
 }
 
@@ -36,6 +37,8 @@ struct Walker<'s, 'u> {
     owner: &'s str,
     /// Inside JSON that Go decodes leniently: unknown fields are not reported.
     silent: bool,
+    /// Structs seen so far.
+    structs: usize,
 }
 
 impl<'s> Walker<'s, '_> {
@@ -76,6 +79,10 @@ impl<'s> Walker<'s, '_> {
     }
 
     fn body(&mut self, body: &'s Struct, map: Map<String, Value>) -> Result<Value, TypeError> {
+        self.structs += 1;
+        if self.structs > STRUCTS_MAX {
+            return Err(TypeError(format!("the object has more than {STRUCTS_MAX} parts")));
+        }
         let outer = std::mem::replace(&mut self.owner, body.name.map_or("", go_type::bare));
         let mut out = Map::new();
         for (key, value) in map {
@@ -120,7 +127,13 @@ impl<'s> Walker<'s, '_> {
 
     /// An item of a list or map, where null stands for the zero value.
     fn entry(&mut self, link: &'s Link, value: Value) -> Result<Value, TypeError> {
-        Ok(self.link(link, value)?.unwrap_or_else(|| zero_of(link.get())))
+        match self.link(link, value)? {
+            Some(value) => Ok(value),
+            None => match &link.get().shape {
+                Shape::Struct(body) => self.body(body, Map::new()),
+                _ => Ok(zero_of(link.get())),
+            },
+        }
     }
 
     fn special(&mut self, special: Special, value: Value) -> Result<Option<Value>, TypeError> {

@@ -132,7 +132,8 @@ fn structure_is_demanded() {
         ],
     );
     refused(
-        json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"labels": {"type": "object"}}}}}),
+        json!({"type": "object", "properties": {"metadata": {"type": "object",
+            "properties": {"labels": {"type": "object"}}}}}),
         &["schema.properties[metadata]: Forbidden: must not specify anything other than name and generateName, but \
          metadata is implicitly specified"],
     );
@@ -144,8 +145,8 @@ fn structure_is_demanded() {
     refused(
         json!({"type": "object", "properties": {"a": {"x-kubernetes-embedded-resource": true}}}),
         &[
-            "schema.properties[a].properties: Required value: must not be empty if x-kubernetes-embedded-resource is true \
-         without x-kubernetes-preserve-unknown-fields",
+            "schema.properties[a].properties: Required value: must not be empty if x-kubernetes-embedded-resource is \
+             true without x-kubernetes-preserve-unknown-fields",
             "schema.properties[a].type: Required value: must be object if x-kubernetes-embedded-resource is true",
         ],
     );
@@ -177,16 +178,14 @@ fn openapi_rules_are_kept() {
     );
     refused(
         list(json!({"x-kubernetes-list-type": "set"})),
-        &[
-            "schema.properties[l].items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list with \
-         x-kubernetes-list-type=set",
-        ],
+        &["schema.properties[l].items.x-kubernetes-map-type: Invalid value: null: must be atomic as item of a list \
+             with x-kubernetes-list-type=set"],
     );
     refused(
         list(json!({"x-kubernetes-list-type": "pile", "uniqueItems": true})),
         &[
-            "schema.properties[l].uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime complexity \
-         becomes quadratic",
+            "schema.properties[l].uniqueItems: Forbidden: uniqueItems cannot be set to true since the runtime \
+             complexity becomes quadratic",
             "schema.properties[l].x-kubernetes-list-type: Unsupported value: \"pile\": supported values: \"atomic\", \
          \"set\", \"map\"",
         ],
@@ -209,8 +208,8 @@ fn openapi_rules_are_kept() {
         json!({"type": "object", "x-kubernetes-validations": [{"rule": " "}, {"rule": "a\nb"}]}),
         &[
             "schema.x-kubernetes-validations[0].rule: Required value: rule is not specified",
-            "schema.x-kubernetes-validations[1].message: Required value: message must be specified if rule contains line \
-         breaks",
+            "schema.x-kubernetes-validations[1].message: Required value: message must be specified if rule contains \
+             line breaks",
         ],
     );
 }
