@@ -239,13 +239,10 @@ fn ends_itself(pod: &Value) -> bool {
 
 /// Whether the object is in every scope of the quota.
 pub fn matches_scopes(evaluator: &Evaluator, quota: &Value, object: &Value) -> bool {
-    let plain = quota.items(&["spec", "scopes"]).iter().filter_map(Value::as_str);
-    let mut simple = plain.map(|scope| in_scope(evaluator.kind, scope, None, object));
-    let expressions = quota.items(&["spec", "scopeSelector", "matchExpressions"]).iter();
-    simple.all(|fits| fits)
-        && expressions
-            .map(|expression| in_scope(evaluator.kind, expression.text(&["scopeName"]), Some(expression), object))
-            .all(|fits| fits)
+    let mut plain = quota.items(&["spec", "scopes"]).iter().filter_map(Value::as_str);
+    let mut expressions = quota.items(&["spec", "scopeSelector", "matchExpressions"]).iter();
+    let fits = |scope: &str, expression| in_scope(evaluator.kind, scope, expression, object);
+    plain.all(|scope| fits(scope, None)) && expressions.all(|e| fits(e.text(&["scopeName"]), Some(e)))
 }
 
 fn in_scope(kind: Kind, scope: &str, expression: Option<&Value>, object: &Value) -> bool {

@@ -49,7 +49,7 @@ mod tests {
             class("a", "2026-02-01T00:00:00Z"),
         ]);
         let asked = create("", "persistentvolumeclaims", "d", "c");
-        let mut check = |mut claim: Value, expected: &str| {
+        let check = |mut claim: Value, expected: &str| {
             mutate(&scene.case(&asked, None), &mut claim, &mut Effects::default()).expect("admitted");
             assert_eq!(claim["spec"]["storageClassName"], expected);
         };

@@ -69,7 +69,7 @@ impl NodeCase<'_> {
         self.case.old.unwrap_or(&Value::Null)
     }
 
-    fn new(&self) -> &Value {
+    fn object(&self) -> &Value {
         self.new.unwrap_or(&Value::Null)
     }
 
@@ -98,7 +98,7 @@ impl NodeCase<'_> {
     }
 
     fn mirror_pod(&self) -> Outcome {
-        let (node, pod) = (self.node, self.new());
+        let (node, pod) = (self.node, self.object());
         if pod.annotation(MIRROR_ANNOTATION).is_none() {
             return self.refuse(format!(
                 "pod does not have {MIRROR_ANNOTATION:?} annotation, node {node:?} can only create mirror pods"
@@ -145,7 +145,7 @@ impl NodeCase<'_> {
     }
 
     fn pod_status(&self) -> Outcome {
-        let (node, old, new) = (self.node, self.old(), self.new());
+        let (node, old, new) = (self.node, self.old(), self.object());
         if self.operation() != Operation::Update {
             return self.refuse(format!("unexpected operation {:?}", self.operation().as_str()));
         }
@@ -182,7 +182,7 @@ impl NodeCase<'_> {
     }
 
     fn node_object(&self) -> Outcome {
-        let (node, old, new) = (self.node, self.old(), self.new());
+        let (node, old, new) = (self.node, self.old(), self.object());
         if self.name() != node {
             return self.refuse(format!("node {node:?} is not allowed to modify node {:?}", self.name()));
         }
@@ -229,7 +229,7 @@ impl NodeCase<'_> {
             }
             claim
         };
-        if rest(self.old()) == rest(self.new()) {
+        if rest(self.old()) == rest(self.object()) {
             return Ok(());
         }
         let node = self.node;
@@ -242,7 +242,7 @@ impl NodeCase<'_> {
         if self.operation() != Operation::Create {
             return Ok(());
         }
-        let reference = self.new().at(&["spec", "boundObjectRef"]).unwrap_or(&Value::Null);
+        let reference = self.object().at(&["spec", "boundObjectRef"]).unwrap_or(&Value::Null);
         let is_pod = reference.text(&["apiVersion"]) == "v1" && reference.text(&["kind"]) == "Pod";
         let (name, uid) = (reference.text(&["name"]), reference.text(&["uid"]));
         if !is_pod || name.is_empty() {
@@ -266,7 +266,7 @@ impl NodeCase<'_> {
 
     /// A node gets tokens only for audiences that a volume of the pod names, or that it is granted.
     fn audience(&self, pod: &Value) -> Outcome {
-        let audience = match self.new().items(&["spec", "audiences"]) {
+        let audience = match self.object().items(&["spec", "audiences"]) {
             [] => "",
             [one] => one.as_str().unwrap_or(""),
             _ => return self.refuse("node may only request 0 or 1 audiences"),
@@ -327,7 +327,7 @@ impl NodeCase<'_> {
 
     fn resource_slice(&self) -> Outcome {
         let creates = self.operation() == Operation::Create;
-        if creates && self.new().text(&["spec", "nodeName"]) != self.node {
+        if creates && self.object().text(&["spec", "nodeName"]) != self.node {
             return self.refuse("can only create ResourceSlice with the same NodeName as the requesting node");
         }
         Ok(())
@@ -335,7 +335,7 @@ impl NodeCase<'_> {
 
     /// A node may ask only for its own certificate.
     fn signing_request(&self) -> Outcome {
-        let request = self.new();
+        let request = self.object();
         let signer = request.text(&["spec", "signerName"]);
         let own = self.case.is_for("certificates.k8s.io", "certificatesigningrequests", "");
         if self.operation() != Operation::Create || !own || ![KUBELET_CLIENT, KUBELET_SERVING].contains(&signer) {
@@ -360,7 +360,7 @@ impl NodeCase<'_> {
         if self.operation() != Operation::Create || !self.case.request.attributes.subresource.is_empty() {
             return self.refuse(format!("unexpected operation {}", self.operation()));
         }
-        let (request, node) = (self.new(), self.node);
+        let (request, node) = (self.object(), self.node);
         let spec = |field: &str| request.text(&["spec", field]);
         let given = spec("nodeName");
         if given != node {

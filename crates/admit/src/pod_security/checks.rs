@@ -75,7 +75,7 @@ fn pod_context<'v>(pod: &'v Value, path: &[&str]) -> Option<&'v Value> {
     context(pod.get("spec")?, path)
 }
 
-fn names<'v>(pod: &'v Value, is_bad: impl Fn(&Value) -> bool) -> Vec<&'v str> {
+fn names(pod: &Value, is_bad: impl Fn(&Value) -> bool) -> Vec<&str> {
     containers(pod).filter(|container| is_bad(container)).map(|container| container.text(&["name"])).collect()
 }
 
