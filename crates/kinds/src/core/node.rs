@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use meta::{FieldError, ObjectExt, name};
 use serde_json::Value;
 
+use super::pod::affinity::EFFECTS;
 use super::pod::resources::quantity;
 use crate::check::{At, Faults, named, one_of};
 use crate::halves::keep_other_half;
@@ -12,7 +13,6 @@ use crate::{Column, Converged, KindDef, UpdateOf, apply_order, column, fill};
 
 const ROLE_PREFIX: &str = "node-role.kubernetes.io/";
 const ROLE: &str = "kubernetes.io/role";
-const EFFECTS: &[&str] = &["NoSchedule", "PreferNoSchedule", "NoExecute"];
 const CIDR_STAYS: &str = "node updates may not change podCIDR except from \"\" to valid";
 const EXAMPLE: &str = r#"{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-1"},
     "spec": {"taints": [{"key": "disk", "effect": "NoSchedule"}], "podCIDR": "10.1.0.0/24"}}"#;

@@ -3,7 +3,9 @@
 use meta::{FieldError, ObjectExt, name};
 use serde_json::{Value, json};
 
-use super::persistent_volume_claim::{VOLUME_MODES, check_modes, or_unset, phase, short_modes, storage_class};
+use super::persistent_volume_claim::{
+    VOLUME_MODES, check_modes, class_warning, or_unset, phase, short_modes, storage_class,
+};
 use super::pod::affinity::node_selector;
 use super::pod::path::no_backsteps;
 use super::pod::resources::quantity;
@@ -55,6 +57,7 @@ pub fn def() -> KindDef {
         .prepares_create(|volume| volume.put(&["status"], json!({"phase": "Pending"})))
         .validates(validate)
         .validates_update(validate_update)
+        .warns(warnings)
         .example(EXAMPLE)
 }
 
@@ -249,6 +252,16 @@ fn check_source_change(spec: &At, old_spec: &At, faults: &mut Faults) {
         let detail = format!("spec.persistentvolumesource is immutable after creation\n{}", difference(&old, &new));
         faults.push(spec.field("persistentvolumesource").forbidden(detail));
     }
+}
+
+fn warnings(volume: &Value, _: Option<&Value>) -> Vec<String> {
+    let recycled = volume.text(&["spec", "persistentVolumeReclaimPolicy"]) == "Recycle";
+    let recycled = recycled.then(|| {
+        "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended \
+         approach is to use dynamic provisioning."
+            .to_owned()
+    });
+    class_warning(volume).into_iter().chain(recycled).collect()
 }
 
 #[cfg(test)]

@@ -36,6 +36,7 @@ pub fn def() -> KindDef {
         .prepares_update(prepare_update)
         .validates(validate)
         .validates_update(validate_update)
+        .warns(warnings)
         .example(EXAMPLE)
 }
 
@@ -303,6 +304,24 @@ fn validate_status(claim: &Value) -> Vec<FieldError> {
     faults
 }
 
+fn warnings(claim: &Value, _: Option<&Value>) -> Vec<String> {
+    let size = claim.text(&["spec", "resources", "requests", "storage"]);
+    let fraction = Quantity::parse(size).is_ok_and(|amount| amount.milli() % 1000 != 0);
+    let fraction = fraction.then(|| {
+        format!("spec.resources.requests[storage]: fractional byte value {size:?} is invalid, must be an integer")
+    });
+    class_warning(claim).into_iter().chain(fraction).collect()
+}
+
+/// Whoever still names the class of storage in an annotation is told of the field.
+pub(crate) fn class_warning(object: &Value) -> Option<String> {
+    object.annotation(CLASS_ANNOTATION).map(|_| {
+        format!(
+            "metadata.annotations[{CLASS_ANNOTATION}]: deprecated since v1.8; use \"storageClassName\" attribute instead"
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -369,6 +388,15 @@ mod tests {
             json!(["ReadOnlyMany"]),
             &["spec: Forbidden: spec is immutable after creation except resources.requests"],
         );
+    }
+
+    #[test]
+    fn warns_of_fractions_and_old_names() {
+        let mut claim = claim(json!({"resources": {"requests": {"storage": "1500m"}}}));
+        claim.put(&["metadata", "annotations", CLASS_ANNOTATION], "fast");
+        let warnings = warnings(&claim, None);
+        assert_eq!(warnings.len(), 2);
+        assert!(warnings[1].ends_with("fractional byte value \"1500m\" is invalid, must be an integer"));
     }
 
     #[test]

@@ -35,7 +35,6 @@ pub fn def() -> KindDef {
         .health_by_conditions()
         .validates(validate)
         .validates_update(validate_update)
-        .warns(warnings)
         .example(EXAMPLE)
 }
 
@@ -76,14 +75,6 @@ fn validate_update(new: &Value, _: &Value, what: UpdateOf) -> Vec<FieldError> {
     let mut faults = Faults::new();
     non_negative_fields(&At::root(new).field("status"), COUNTS, &mut faults);
     faults
-}
-
-fn warnings(new: &Value, _: Option<&Value>) -> Vec<String> {
-    let selector = new.at(&["spec", "selector"]);
-    if selector.is_some_and(|selector| selector.as_object().is_some_and(serde_json::Map::is_empty)) {
-        return vec!["an empty selector selects all pods in the namespace".to_owned()];
-    }
-    Vec::new()
 }
 
 #[cfg(test)]
