@@ -1,1 +1,39 @@
-//! To be written.
+//! The verbs of the API, as pure functions from a request and a snapshot to an answer or a transaction.
+//!
+//! All writes pass here (law 6): the HTTP server, controllers in process, the planner on its fork and the simulator
+//! call the same [`Machine`]. It never waits: [`Machine::attempt`] answers at once or returns the transaction to
+//! commit and what to answer then; a shell submits it and, when somebody else wrote first, attempts again.
+
+mod admission;
+mod body;
+mod changes;
+mod create;
+mod delete;
+mod encode;
+pub mod json_path;
+mod list;
+mod machine;
+mod options;
+mod patch;
+mod representation;
+mod request;
+mod reviews;
+pub mod route;
+mod scale;
+mod special;
+mod update;
+mod watch;
+mod write;
+mod yaml;
+
+pub use body::{MediaType, Payload, decode_as};
+pub use changes::{FieldChange, change_log};
+pub use encode::encode;
+pub use list::{ContinueToken, ListAnswer, Page, exact_revision, expired};
+pub use machine::{Answer, Attempt, Body, Commit, Machine, Settings, World};
+pub use patch::accepted as accepted_patches;
+pub use options::{DeleteOptions, FieldValidation, ListOptions, Options, Preconditions, Propagation, VersionMatch};
+pub use representation::{Representation, RowObject, represent_bookmark, represent_entry, represent_event, represent_list_item, represent_tree, table_head};
+pub use request::{Request, Target, Verb};
+pub use watch::{WatchAnswer, WatchEvent, WatchStart};
+pub use write::Write;

@@ -1,0 +1,64 @@
+//! The bridge to the admission steps: what they see of a request, and their side effects as part of its transaction.
+
+use admit::admission::{Case, Effects, Operation, Request as Asked, World as Seen};
+use admit::{Attributes, chain};
+use meta::{ApiError, Gvk};
+use serde_json::Value;
+use store::{Keyspace, Op, Precondition};
+
+use crate::{World, encode};
+
+/// One request as admission sees it.
+pub(crate) struct Review<'r> {
+    pub attributes: &'r Attributes,
+    pub operation: Operation,
+    pub kind: &'r Gvk,
+    pub old: Option<&'r Value>,
+    pub dry_run: bool,
+}
+
+impl Review<'_> {
+    /// Runs the mutating and then the validating steps.
+    pub fn admit(&self, world: World<'_>, new: Option<&mut Value>, effects: &mut Effects) -> Result<(), ApiError> {
+        self.with_case(world, |case| match new {
+            Some(new) => {
+                chain::mutate(case, new, effects)?;
+                chain::validate(case, Some(new), effects)
+            }
+            None => chain::validate(case, None, effects),
+        })
+    }
+
+    /// Charges quotas; the last step.
+    pub fn charge(&self, world: World<'_>, new: &Value, effects: &mut Effects) -> Result<(), ApiError> {
+        self.with_case(world, |case| chain::charge(case, Some(new), effects))
+    }
+
+    fn with_case<T>(&self, world: World<'_>, run: impl FnOnce(&Case<'_>) -> T) -> T {
+        /// Length of the random part of a token volume's name.
+        const SUFFIX_LENGTH: usize = 5;
+        let suffix = world.ids.suffix(SUFFIX_LENGTH);
+        let may = |asked: &Attributes| world.authorizer.authorize(world.snapshot, asked).is_allowed();
+        let request = Asked {
+            attributes: self.attributes,
+            operation: self.operation,
+            kind: self.kind,
+            dry_run: self.dry_run,
+            options: &Value::Null,
+        };
+        let seen =
+            Seen { snapshot: world.snapshot, catalog: world.catalog, now: world.now, suffix: &suffix, may: &may };
+        run(&Case { request, world: seen, old: self.old })
+    }
+}
+
+/// What admission writes besides, as parts of the request's own transaction.
+pub(crate) fn side_writes(effects: &Effects, snapshot: &store::Snapshot) -> impl Iterator<Item = (Precondition, Op)> {
+    effects.writes.iter().map(|write| {
+        let (value, stamp_at) = encode(&write.object);
+        let annex = snapshot.get_key(&write.key).map(|entry| entry.annex.clone()).unwrap_or_default();
+        let key = write.key.clone();
+        let op = Op::Put { key, value, annex, stamp_at: Some(stamp_at), keyspace: Keyspace::Durable };
+        (Precondition::ModifiedAt(write.key.clone(), write.read_at), op)
+    })
+}

@@ -1,0 +1,131 @@
+//! What every request shares.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use admit::tokens::{SignatureVerifier, TokenConfig, TokenSigner};
+use admit::{Authorizer, UserInfo};
+use api::Machine;
+use clock::{Clock, Ids};
+use kinds::Catalog;
+use store::{Snapshot, Store};
+use tokio::sync::Semaphore;
+
+use crate::discovery::Published;
+use crate::hub::Hub;
+
+/// Requests carried out at a time, reads and writes apart, as upstream's defaults are; watches do not count.
+pub(crate) const READS_IN_FLIGHT_MAX: usize = 400;
+pub(crate) const WRITES_IN_FLIGHT_MAX: usize = 200;
+
+/// How the server proves and checks identities.
+pub struct Identity {
+    /// Issuer and audiences of service-account tokens.
+    pub tokens: TokenConfig,
+    /// Signs them.
+    pub signer: Arc<dyn TokenSigner + Send + Sync>,
+    /// Checks them.
+    pub verifier: Arc<dyn SignatureVerifier + Send + Sync>,
+    /// The public keys, as a JSON Web Key Set.
+    pub key_set: serde_json::Value,
+}
+
+/// What an [`App`] is made of.
+pub struct AppConfig {
+    /// Where objects are.
+    pub store: Arc<dyn Store>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Identities and randomness.
+    pub ids: Arc<dyn Ids>,
+    /// Proofs of identity.
+    pub identity: Identity,
+    /// The version that `/version` reports, `v1.37.0` and its commit.
+    pub git_version: String,
+}
+
+/// The API server without its sockets.
+pub struct App {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) ids: Arc<dyn Ids>,
+    pub(crate) identity: Identity,
+    pub(crate) git_version: String,
+    pub(crate) machine: Machine,
+    pub(crate) authorizer: Authorizer,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) reads: Semaphore,
+    pub(crate) writes: Semaphore,
+    catalog: RwLock<Arc<Published>>,
+    ready: AtomicBool,
+    pub(crate) stopping: tokio::sync::watch::Sender<bool>,
+}
+
+impl App {
+    /// An API server on a store. It serves the custom kinds that the store already has.
+    pub fn new(config: AppConfig) -> Arc<App> {
+        let hub = Hub::new(&*config.store);
+        let catalog = crate::catalog::read(&config.store.snapshot());
+        let app = Arc::new(App {
+            store: config.store,
+            clock: config.clock,
+            ids: config.ids,
+            identity: config.identity,
+            git_version: config.git_version,
+            machine: Machine::default(),
+            authorizer: Authorizer::default(),
+            hub,
+            reads: Semaphore::new(READS_IN_FLIGHT_MAX),
+            writes: Semaphore::new(WRITES_IN_FLIGHT_MAX),
+            catalog: RwLock::new(Arc::new(Published::new(catalog))),
+            ready: AtomicBool::new(false),
+            stopping: tokio::sync::watch::Sender::new(false),
+        });
+        crate::catalog::follow(&app);
+        app
+    }
+
+    /// The kinds served now, with the documents about them.
+    pub(crate) fn published(&self) -> Arc<Published> {
+        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The kinds served now.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(&self.published().catalog)
+    }
+
+    pub(crate) fn publish(&self, catalog: Catalog) {
+        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Published::new(catalog));
+    }
+
+    /// The newest state.
+    pub fn snapshot(&self) -> Snapshot {
+        self.store.snapshot()
+    }
+
+    /// Rings when new revisions become visible.
+    pub fn moved(&self) -> tokio::sync::watch::Receiver<store::Revision> {
+        self.hub.subscribe_any()
+    }
+
+    /// Says that the server has what it needs: `/readyz` answers ok from now on.
+    pub fn become_ready(&self) {
+        self.ready.store(true, Ordering::Release);
+    }
+
+    /// Whether `/readyz` answers ok.
+    pub fn is_ready(&self) -> bool {
+        self.ready.load(Ordering::Acquire) && !*self.stopping.borrow()
+    }
+
+    /// Ends all watches and refuses readiness; connections then drain.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// The user of a built-in controller.
+    pub fn controller_user(name: &str) -> UserInfo {
+        UserInfo::service_account("kube-system", name, "")
+    }
+}

@@ -1,0 +1,22 @@
+//! The Kubernetes API over HTTP: routes, negotiation, streams, discovery and OpenAPI, all derived from the catalog of
+//! kinds. What a request means stands in the crate `api`; here it is carried out.
+
+mod app;
+mod authn;
+mod catalog;
+mod discovery;
+mod handler;
+mod health;
+mod hub;
+mod in_process;
+mod negotiate;
+mod openapi;
+mod respond;
+mod serve;
+mod shell;
+mod stream;
+mod token;
+
+pub use app::{App, AppConfig, Identity};
+pub use in_process::InProcess;
+pub use serve::{ServeConfig, serve};

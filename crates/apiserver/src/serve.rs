@@ -1,0 +1,174 @@
+//! Sockets: TLS, HTTP/1.1 and HTTP/2, limits on what a peer may hold, orderly shutdown.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admit::UserInfo;
+use bytes::{Bytes, BytesMut};
+use client::Body;
+use http::{Request, Response};
+use http_body::Body as _;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::server::graceful::GracefulShutdown;
+use meta::ApiError;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio_rustls::TlsAcceptor;
+
+use crate::app::App;
+use crate::authn::Peer;
+use crate::{handler, respond};
+
+/// Most bytes of a request body (upstream's limit).
+const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Connections at a time: each holds a few kilobytes and a file descriptor.
+const CONNECTIONS_MAX: usize = 16_384;
+/// How long a peer may take for its TLS handshake, its request head, and its request body.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
+const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Streams of one HTTP/2 connection (upstream's limit), and how many resets of a stream's first moments it may have.
+const STREAMS_MAX: u32 = 100;
+const RESETS_MAX: usize = 20;
+const LOCAL_RESETS_MAX: usize = 1_024;
+/// Window of a stream and of a connection: one list chunk in flight is enough on the networks that we serve.
+const STREAM_WINDOW: u32 = 256 * 1024;
+const CONNECTION_WINDOW: u32 = 1024 * 1024;
+/// Bytes of a request's headers.
+const HEADERS_BYTES_MAX: u32 = 64 * 1024;
+/// A silent HTTP/2 peer is asked whether it is there, and dropped when it does not say so.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// How long connections may take to end after the server was told to stop.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a listener serves.
+pub struct ServeConfig {
+    /// The bound socket.
+    pub listener: TcpListener,
+    /// Certificates; read anew for every connection, so that a renewed one is used at once.
+    pub tls: Arc<dyn Fn() -> Arc<rustls::ServerConfig> + Send + Sync>,
+    /// The user that a verified client certificate (DER) names.
+    pub certificate_user: fn(&[u8]) -> Option<UserInfo>,
+}
+
+/// Serves until `stop` resolves, then drains.
+pub async fn serve(app: Arc<App>, config: ServeConfig, stop: impl Future<Output = ()>) {
+    let graceful = GracefulShutdown::new();
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let server = server();
+    tokio::pin!(stop);
+    loop {
+        let accepted = tokio::select! {
+            accepted = config.listener.accept() => accepted,
+            () = &mut stop => break,
+        };
+        let Ok((socket, address)) = accepted else {
+            // Out of descriptors, most likely: let some connections end.
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            continue;
+        };
+        let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+            drop(socket);
+            continue;
+        };
+        let (app, acceptor) = (Arc::clone(&app), TlsAcceptor::from((config.tls)()));
+        let (server, certificate_user, watcher) = (server.clone(), config.certificate_user, graceful.watcher());
+        tokio::spawn(async move {
+            if let Some((stream, peer)) = handshake(acceptor, socket, address, certificate_user).await {
+                let service = service_fn(move |request| answer(Arc::clone(&app), peer.clone(), request));
+                let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
+                if let Err(error) = watcher.watch(connection.into_owned()).await {
+                    tracing::debug!(%address, %error, "a connection ended");
+                }
+            }
+            drop(place);
+        });
+    }
+    app.stop();
+    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+        tracing::warn!("some connections did not end in time");
+    }
+}
+
+fn server() -> auto::Builder<TokioExecutor> {
+    let mut server = auto::Builder::new(TokioExecutor::new());
+    server.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIMEOUT).max_buf_size(HEADERS_BYTES_MAX as usize);
+    server
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_pending_accept_reset_streams(RESETS_MAX)
+        .max_local_error_reset_streams(LOCAL_RESETS_MAX)
+        .max_header_list_size(HEADERS_BYTES_MAX)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    server
+}
+
+async fn handshake(
+    acceptor: TlsAcceptor,
+    socket: TcpStream,
+    address: SocketAddr,
+    certificate_user: fn(&[u8]) -> Option<UserInfo>,
+) -> Option<(tokio_rustls::server::TlsStream<TcpStream>, Peer)> {
+    // Small answers must not wait for an acknowledgement that the peer delays.
+    let _ = socket.set_nodelay(true);
+    let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(error)) => {
+            tracing::debug!(%address, %error, "a TLS handshake failed");
+            return None;
+        }
+        Err(_) => return None,
+    };
+    let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
+    let user = certificate.and_then(|der| certificate_user(der)).map(UserInfo::authenticated).map(Arc::new);
+    Some((stream, Peer { user }))
+}
+
+async fn answer(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Result<Response<Body>, std::convert::Infallible> {
+    let (parts, body) = request.into_parts();
+    let response = match read_body(body).await {
+        Ok(bytes) => handler::handle(&app, &peer, Request::from_parts(parts, bytes)).await,
+        Err(error) => respond::error_response(&error),
+    };
+    Ok(response)
+}
+
+/// Reads a body within its limits of size and time.
+async fn read_body(body: Incoming) -> Result<Bytes, ApiError> {
+    let too_large = || ApiError::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"));
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Err(too_large());
+    }
+    let read = tokio::time::timeout(BODY_TIMEOUT, gather(body)).await;
+    match read {
+        Ok(Ok(Some(bytes))) => Ok(bytes),
+        Ok(Ok(None)) => Err(too_large()),
+        Ok(Err(error)) => Err(ApiError::bad_request(format!("the request body could not be read: {error}"))),
+        Err(_) => Err(ApiError::new(408, meta::Reason::Timeout, "the request body did not arrive in time")),
+    }
+}
+
+async fn gather(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
+    let mut gathered = BytesMut::new();
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame?.into_data() else { continue };
+        if gathered.len() + data.len() > BODY_BYTES_MAX {
+            return Ok(None);
+        }
+        if gathered.is_empty() && body.is_end_stream() {
+            return Ok(Some(data));
+        }
+        gathered.extend_from_slice(&data);
+    }
+    Ok(Some(gathered.freeze()))
+}

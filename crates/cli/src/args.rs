@@ -1,0 +1,111 @@
+//! The command line.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Parser, Subcommand};
+
+/// Keeps declared workloads true; speaks the Kubernetes API.
+#[derive(Debug, Parser)]
+#[command(name = "setpoint", version, disable_help_subcommand = true)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the API server with its store and controllers.
+    Server(ServerArgs),
+    /// Copy the store of a running or stopped server into one file.
+    Backup(BackupArgs),
+    /// Make a data directory from a backup.
+    Restore(RestoreArgs),
+    /// Check a data directory from end to end.
+    Fsck(DataDir),
+    /// Print the version.
+    Version,
+    /// Print a completion script for a shell.
+    Completion {
+        /// bash, elvish, fish, powershell or zsh.
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Options of `server`.
+#[derive(Debug, clap::Args)]
+pub struct ServerArgs {
+    #[command(flatten)]
+    pub data: DataDir,
+    /// Address and port of the API; port 0 takes any free port.
+    #[arg(long, default_value = "127.0.0.1:6443")]
+    pub listen: SocketAddr,
+    /// Kubeconfig that the administrator's entry is merged into [default: $KUBECONFIG or ~/.kube/config].
+    #[arg(long)]
+    pub kubeconfig: Option<PathBuf>,
+    /// Serve the API alone: no controllers, no scheduler.
+    #[arg(long)]
+    pub no_controllers: bool,
+    /// Log format.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// Where a server keeps its state.
+#[derive(Debug, clap::Args)]
+pub struct DataDir {
+    /// Directory of keys and log [default: /var/lib/setpoint for root, else ~/.local/share/setpoint].
+    #[arg(long, env = "SETPOINT_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+/// Options of `backup`.
+#[derive(Debug, clap::Args)]
+pub struct BackupArgs {
+    /// The file to write; it must not exist.
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub data: DataDir,
+}
+
+/// Options of `restore`.
+#[derive(Debug, clap::Args)]
+pub struct RestoreArgs {
+    /// The backup.
+    pub file: PathBuf,
+    #[command(flatten)]
+    pub data: DataDir,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+impl DataDir {
+    /// The directory, by option, environment or default.
+    pub fn path(&self) -> PathBuf {
+        if let Some(path) = &self.data_dir {
+            return path.clone();
+        }
+        match std::env::var_os("HOME").map(PathBuf::from) {
+            Some(home) if home != std::path::Path::new("/root") => home.join(".local/share/setpoint"),
+            _ => PathBuf::from("/var/lib/setpoint"),
+        }
+    }
+}
+
+impl ServerArgs {
+    /// The kubeconfig, by option, environment or default.
+    pub fn kubeconfig(&self) -> Option<PathBuf> {
+        let from_environment = || std::env::var_os("KUBECONFIG").filter(|v| !v.is_empty()).map(PathBuf::from);
+        let from_home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
+        self.kubeconfig.clone().or_else(from_environment).or_else(from_home)
+    }
+}

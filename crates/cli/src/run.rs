@@ -1,0 +1,110 @@
+//! Runs a command.
+
+use std::path::Path;
+
+use clap::CommandFactory as _;
+use server::Config;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Args, BackupArgs, Command, DataDir, LogFormat, RestoreArgs, ServerArgs};
+use crate::report::CommandError;
+
+/// The Kubernetes release whose API is spoken, with this program's own version as build metadata.
+pub const GIT_VERSION: &str = concat!("v1.37.0+setpoint-", env!("CARGO_PKG_VERSION"));
+
+/// Runs the command asked for.
+pub fn run(args: Args) -> Result<(), CommandError> {
+    match args.command {
+        Command::Server(args) => serve(&args),
+        Command::Backup(args) => backup(&args),
+        Command::Restore(args) => restore(&args),
+        Command::Fsck(data) => fsck(&data),
+        Command::Version => {
+            println!("setpoint {} (Kubernetes API {GIT_VERSION})", env!("CARGO_PKG_VERSION"));
+            Ok(())
+        }
+        Command::Completion { shell } => {
+            clap_complete::generate(shell, &mut Args::command(), "setpoint", &mut std::io::stdout());
+            Ok(())
+        }
+    }
+}
+
+fn serve(args: &ServerArgs) -> Result<(), CommandError> {
+    start_logging(args.log_format);
+    let config = Config {
+        data_dir: args.data.path(),
+        listen: args.listen,
+        kubeconfig: args.kubeconfig(),
+        controllers: !args.no_controllers,
+        git_version: GIT_VERSION.to_owned(),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let shown = config.kubeconfig.clone();
+    runtime.block_on(async move {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let stop = async move {
+            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+            tracing::info!("stopping");
+        };
+        let started = move |address| {
+            tracing::info!(%address, kubeconfig = %shown.as_deref().unwrap_or(Path::new("")).display(), "the API is served");
+        };
+        server::run(config, started, stop).await.map_err(CommandError::from)
+    })
+}
+
+fn start_logging(format: LogFormat) {
+    let filter = EnvFilter::try_from_env("SETPOINT_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match format {
+        LogFormat::Text => builder.with_target(false).init(),
+        LogFormat::Json => builder.json().init(),
+    }
+}
+
+fn backup(args: &BackupArgs) -> Result<(), CommandError> {
+    let file = std::path::absolute(&args.file)?;
+    let data_dir = args.data.path();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (items, revision) = match runtime.block_on(server::ask_backup(&data_dir, &file)) {
+        Some(answer) => answer.map_err(std::io::Error::other)?,
+        // No server runs on it: the store can be opened here.
+        None => {
+            let disk = store_disk::Disk::open(&data_dir.join("store"), store_disk::Options::default())?;
+            let info = disk.backup(&file)?;
+            disk.close().map_err(|error| std::io::Error::other(format!("{error:?}")))?;
+            (info.items, info.revision.0)
+        }
+    };
+    println!("{items} objects at revision {revision} in {}", file.display());
+    Ok(())
+}
+
+fn restore(args: &RestoreArgs) -> Result<(), CommandError> {
+    let directory = args.data.path().join("store");
+    std::fs::create_dir_all(&directory)?;
+    let info = store_disk::restore(&args.file, &directory, &store_disk::Options::default())?;
+    println!("{} objects as of revision {} restored into {}", info.items, info.revision, directory.display());
+    Ok(())
+}
+
+fn fsck(data: &DataDir) -> Result<(), CommandError> {
+    let report = store_disk::fsck(&data.path().join("store"))?;
+    println!(
+        "revision {}, {} objects, {} bytes; {} segments, {} frames, {} transactions",
+        report.revision, report.items, report.bytes, report.segments, report.frames, report.transactions
+    );
+    if report.torn_tail.is_some() {
+        println!("an unacknowledged write at the end of the log will be dropped by the next start");
+    }
+    for name in &report.leftovers {
+        println!("{name} is left over and will be removed by the next start");
+    }
+    match report.damage {
+        None => Ok(()),
+        Some(damage) => Err(damage.into()),
+    }
+}

@@ -1,0 +1,19 @@
+//! What a server is told.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// What a server is told on its command line.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Where keys and the log are.
+    pub data_dir: PathBuf,
+    /// Where the API is served; port 0 takes any free port.
+    pub listen: SocketAddr,
+    /// The kubeconfig that the administrator's entry is merged into; `None` writes none.
+    pub kubeconfig: Option<PathBuf>,
+    /// Run the built-in controllers and the scheduler.
+    pub controllers: bool,
+    /// The Kubernetes version that `/version` reports.
+    pub git_version: String,
+}

@@ -1,0 +1,14 @@
+//! Assembles one process from its roles: the store, the API, the controllers.
+
+mod bootstrap;
+mod config;
+mod control;
+mod error;
+mod identity;
+mod roles;
+mod tls;
+
+pub use config::Config;
+pub use control::ask_backup;
+pub use error::StartError;
+pub use roles::run;

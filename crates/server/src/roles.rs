@@ -1,0 +1,158 @@
+//! One process: opens the store, makes the API, binds, starts the controllers, and takes it all down in order.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use apiserver::{App, AppConfig, InProcess, ServeConfig, serve};
+use clock::{Clock, Ids, SystemClock, SystemIds};
+use driver::DriverConfig;
+use pki::{KubeconfigEntry, Pki, PkiConfig, write_kubeconfig};
+use store::Store;
+use store_disk::{Disk, Options};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::bootstrap::{self, Facts};
+use crate::tls::TlsSource;
+use crate::{Config, StartError, control, identity};
+
+/// How often certificates are looked at for renewal.
+const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
+/// The kubeconfig entry's name.
+const CONTEXT: &str = "setpoint";
+
+/// Runs a server until `stop` resolves. `started` is told the address when the API answers.
+pub async fn run(
+    config: Config,
+    started: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), StartError> {
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    let ids: Arc<dyn Ids> = Arc::new(SystemIds);
+    make_data_dir(&config)?;
+    let listener = bind(config.listen).await?;
+    let address = listener.local_addr().map_err(|source| StartError::Listen { address: config.listen, source })?;
+    let keys = PkiConfig { addresses: advertised(address), ..PkiConfig::new(config.data_dir.join("pki")) };
+    let service_address = keys.service_address;
+    let pki = Arc::new(Pki::load_or_create(keys, Arc::clone(&clock), Arc::clone(&ids))?);
+    let (fatal, mut died) = watch::channel(false);
+    let disk = Arc::new(open(&config, fatal)?);
+    control::listen(&config.data_dir, Arc::clone(&disk))
+        .map_err(|source| StartError::DataDir { path: config.data_dir.clone(), source })?;
+    let store: Arc<dyn Store> = disk.clone();
+    let app = App::new(AppConfig {
+        store: Arc::clone(&store),
+        clock: Arc::clone(&clock),
+        ids,
+        identity: identity::identity(&pki),
+        git_version: config.git_version.clone(),
+    });
+    let facts = Facts {
+        ca_pem: pki.ca().pem().to_owned(),
+        front_proxy_ca_pem: pki.front_proxy_ca().pem().to_owned(),
+        port: address.port(),
+        address: reachable(address).to_string(),
+        service_address: service_address.to_string(),
+    };
+    bootstrap::write(&app, &facts).await?;
+    publish_kubeconfig(&config, &pki, address)?;
+    let tls = TlsSource::new(Arc::clone(&pki))?;
+    let (stopping, stopped) = watch::channel(false);
+    let driver = config.controllers.then(|| tokio::spawn(driver::run(driver_config(&app, &store, &clock), stopped)));
+    tokio::spawn(renew(Arc::clone(&pki)));
+    app.become_ready();
+    started(address);
+    let serving =
+        ServeConfig { listener, tls: Arc::new(move || tls.current()), certificate_user: pki::user_of };
+    let died = async move {
+        // The channel closes only with the store: then there is nothing to wait for.
+        let _ = died.wait_for(|died| *died).await;
+    };
+    serve(app, serving, async {
+        tokio::select! { () = stop => {}, () = died => {} }
+    })
+    .await;
+    stopping.send_replace(true);
+    if let Some(driver) = driver {
+        // A panic in the loop has been logged; what matters now is the log's orderly end.
+        let _ = driver.await;
+    }
+    if let Err(error) = disk.close() {
+        tracing::error!(?error, "the store did not close cleanly");
+    }
+    Ok(())
+}
+
+fn make_data_dir(config: &Config) -> Result<(), StartError> {
+    let path = config.data_dir.clone();
+    std::fs::create_dir_all(&path).map_err(|source| StartError::DataDir { path, source })
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).await.map_err(|source| StartError::Listen { address, source })
+}
+
+fn open(config: &Config, fatal: watch::Sender<bool>) -> Result<Disk, StartError> {
+    let options = Options {
+        on_fatal: Some(Arc::new(move |reason| {
+            tracing::error!(reason, "the medium failed; the server stops");
+            fatal.send_replace(true);
+        })),
+        ..Options::default()
+    };
+    Ok(Disk::open(&config.data_dir.join("store"), options)?)
+}
+
+/// The addresses that the certificate must name, beside loopback.
+fn advertised(address: SocketAddr) -> Vec<IpAddr> {
+    if address.ip().is_unspecified() { Vec::new() } else { vec![address.ip()] }
+}
+
+/// Where a client on this machine reaches the API.
+fn reachable(address: SocketAddr) -> IpAddr {
+    match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::from([127, 0, 0, 1]),
+        ip => ip,
+    }
+}
+
+fn publish_kubeconfig(config: &Config, pki: &Pki, address: SocketAddr) -> Result<(), StartError> {
+    let Some(path) = &config.kubeconfig else { return Ok(()) };
+    let (admin, server) = (pki.admin(), format!("https://{}", SocketAddr::new(reachable(address), address.port())));
+    let entry = KubeconfigEntry {
+        name: CONTEXT,
+        server: &server,
+        ca_pem: pki.ca().pem(),
+        cert_pem: admin.cert_pem(),
+        key_pem: admin.key_pem(),
+    };
+    Ok(write_kubeconfig(path, &entry)?)
+}
+
+fn driver_config(app: &Arc<App>, store: &Arc<dyn Store>, clock: &Arc<dyn Clock>) -> DriverConfig {
+    let acting = Arc::clone(app);
+    DriverConfig {
+        store: Arc::clone(store),
+        clock: Arc::clone(clock),
+        controllers: controllers::all(),
+        transport: Box::new(move |name| {
+            let user = App::controller_user(&format!("{name}-controller"));
+            Arc::new(InProcess::new(Arc::clone(&acting), user))
+        }),
+        moved: app.moved(),
+    }
+}
+
+async fn renew(pki: Arc<Pki>) {
+    let mut interval = tokio::time::interval(RENEWAL_INTERVAL);
+    loop {
+        interval.tick().await;
+        match pki.renew() {
+            Ok(true) => tracing::info!("certificates were renewed"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "certificates could not be renewed"),
+        }
+    }
+}

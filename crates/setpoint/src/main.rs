@@ -1,0 +1,7 @@
+//! The binary: parse, choose, run.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::main()
+}
