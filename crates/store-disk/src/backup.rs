@@ -102,6 +102,7 @@ pub fn restore(path: &Path, directory: &Path, options: &Options) -> Result<Backu
     if names.iter().any(|name| name != "lost+found") {
         return Err(BackupError::NotEmpty { directory: directory.display().to_string() });
     }
+    let _lock = vfs.lock().map_err(failed("lock", directory))?;
     let vfs: Arc<dyn Vfs> = Arc::new(vfs);
     let revision = Revision(state.header.revision.0.max(state.header.reserved).saturating_add(RESTORE_SKIPS));
     let mut id = LogId::default();

@@ -5,11 +5,13 @@
 //! invariants and what is assumed of the medium stand in `docs/design/storage.md`.
 
 mod backup;
+mod batch;
 pub mod bench;
 mod checkpoint;
 #[cfg(any(test, feature = "testing"))]
 pub mod crash;
 mod disk;
+mod engine;
 mod error;
 mod frame;
 mod fsck;

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use store::suite::{commit, items};
-use store::{Keyspace, Revision, Store, TxnError};
+use store::{Key, Keyspace, Precondition, Revision, Store, TxnError};
 
 use super::{ByHand, by_hand, open, put, put_in, sim, tight};
 use crate::vfs::{Call, RecordVfs, SimVfs, Trouble, Vfs};
@@ -168,4 +168,66 @@ fn the_last_owner_may_let_go_in_an_acknowledgement() {
     disk.submit(put_in(Keyspace::Durable, "a", "1"), Box::new(ack));
     drop(disk);
     assert_eq!(receiver.recv(), Ok(true));
+}
+
+#[test]
+fn many_writers_see_one_order() {
+    const WRITERS: u64 = 4;
+    const ROUNDS: u64 = 60;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let disk = Disk::open(directory.path(), Options::default()).expect("it opens");
+    put(&disk, "counter", "0").expect("committed");
+    let key = Key::new("c", "counter");
+    let count_up = || {
+        let mut done = 0;
+        while done < ROUNDS {
+            let snapshot = disk.snapshot();
+            let entry = snapshot.get_key(&key).expect("it is there");
+            let number: u64 =
+                std::str::from_utf8(&entry.value).ok().and_then(|text| text.parse().ok()).expect("a number");
+            let mut txn = put_in(Keyspace::Durable, "counter", &(number + 1).to_string());
+            txn.preconditions.push(Precondition::ModifiedAt(key.clone(), entry.modified));
+            match commit(&disk, txn) {
+                Ok(committed) => {
+                    assert!(disk.snapshot().revision() >= committed.revision, "acknowledged means visible");
+                    done += 1;
+                }
+                Err(TxnError::Failed(_)) => (),
+                Err(error) => panic!("{error:?}"),
+            }
+        }
+    };
+    std::thread::scope(|scope| (0..WRITERS).for_each(|_| drop(scope.spawn(count_up))));
+    let total = (WRITERS * ROUNDS).to_string();
+    assert_eq!(disk.snapshot().get_key(&key).map(|entry| entry.value.clone()), Some(total.clone().into()));
+    disk.close().expect("closes");
+    let again = Disk::open(directory.path(), Options::default()).expect("it opens");
+    assert_eq!(again.snapshot().get_key(&key).map(|entry| entry.value.clone()), Some(total.into()));
+}
+
+#[test]
+fn a_panicking_callback_stops_the_store_instead_of_hanging_it() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let sender = Mutex::new(sender);
+    let on_fatal = move |why: &str| drop(sender.lock().expect("no panic").send(why.to_owned()));
+    let options = Options { on_fatal: Some(Arc::new(on_fatal)), ..Options::default() };
+    let disk = Disk::open(directory.path(), options).expect("it opens");
+    disk.submit(put_in(Keyspace::Durable, "a", "1"), Box::new(|_| panic!("planted: a callback panics")));
+    assert!(receiver.recv().is_ok_and(|why| why.contains("panicked")));
+    assert!(matches!(put(&disk, "b", "1"), Err(TxnError::Stopped(_))));
+}
+
+#[test]
+fn a_closed_store_takes_nothing_and_leaves_the_directory_alone() {
+    let vfs = Arc::new(RecordVfs::new(sim()));
+    let store = ByHand(Disk::open_on(vfs.clone(), by_hand()).expect("it opens"));
+    put(&store, "a", "1").expect("committed");
+    store.0.close().expect("closes");
+    let calls = vfs.len();
+    assert!(matches!(put(&store, "b", "1"), Err(TxnError::Stopped(_))));
+    assert!(store.0.checkpoint().is_err());
+    store.0.close().expect("closing again is nothing");
+    assert_eq!(vfs.len(), calls);
+    assert_eq!(store.snapshot().count("c"), 1, "reads still work");
 }

@@ -1,6 +1,8 @@
 //! The narrow window to the medium: one directory of flat files that are only ever appended to, cut, renamed and
 //! removed. Everything the store does outside memory passes here, so it can be recorded, simulated and broken.
 
+#[cfg(any(test, feature = "testing"))]
+mod medium;
 mod real;
 #[cfg(any(test, feature = "testing"))]
 mod record;
@@ -10,11 +12,13 @@ mod sim;
 use std::any::Any;
 use std::io;
 
+#[cfg(any(test, feature = "testing"))]
+pub use medium::{Call, Medium, SECTOR, Trouble};
 pub use real::RealVfs;
 #[cfg(any(test, feature = "testing"))]
 pub use record::RecordVfs;
 #[cfg(any(test, feature = "testing"))]
-pub use sim::{Call, Medium, SECTOR, SimVfs, Trouble};
+pub use sim::SimVfs;
 
 /// A directory of files. Names are plain file names.
 pub trait Vfs: Send + Sync {
