@@ -30,7 +30,7 @@ struct Entry {
 
 /// The schema of a built-in type by its published name, e.g. `io.k8s.api.apps.v1.Deployment`.
 ///
-/// The first call finds the types' places in the file (about a tenth of a millisecond); each type is read when it is
+/// The first call finds the types' places in the file (about half a millisecond); each type is read when it is
 /// first asked for.
 pub fn builtin(name: &str) -> Option<&'static Schema> {
     let index = index();
