@@ -4,6 +4,7 @@ mod claim;
 mod condition_list;
 mod crd_finalizer;
 mod crd_status;
+mod deployment;
 mod garbage_collector;
 mod namespace;
 mod namespace_roots;
@@ -27,6 +28,7 @@ use brain::Controller;
 /// Every built-in controller.
 pub fn all() -> Vec<Controller> {
     vec![
+        Controller::of::<deployment::DeploymentController>(),
         Controller::of::<replica_set::ReplicaSetController>(),
         Controller::of::<crd_status::CrdStatusController>(),
         Controller::of::<crd_finalizer::CrdFinalizer>(),

@@ -32,6 +32,8 @@ pub(crate) struct World {
     pub notes: Vec<String>,
     /// Only the first action of a turn is performed, then everything known is forgotten.
     pub crashing: bool,
+    /// Looks at every state on the way.
+    pub inspect: Option<Box<dyn Fn(&View)>>,
 }
 
 impl World {
@@ -51,6 +53,7 @@ impl World {
             log: Vec::new(),
             notes: Vec::new(),
             crashing: false,
+            inspect: None,
         }
     }
 
@@ -307,8 +310,12 @@ impl World {
         }
         if subresource == "status" {
             let status = new.at(&["status"]).cloned().unwrap_or_default();
+            let annotations = new.at(&["metadata", "annotations"]).cloned();
             new = old.clone();
             new.put(&["status"], status);
+            if let Some(annotations) = annotations {
+                new.put(&["metadata", "annotations"], annotations);
+            }
         } else if has_status(&key.collection) {
             match old.at(&["status"]).cloned() {
                 Some(status) => new.put(&["status"], status),
@@ -362,6 +369,10 @@ impl World {
 
     fn write(&mut self, key: &StoreKey, mut object: Value) {
         const MARK: &str = "\"resourceVersion\":\"";
+        let old = self.stored(key).filter(|old| old.generation() > 0 && old.get("spec") != object.get("spec"));
+        if let Some(old) = old {
+            object.put(&["metadata", "generation"], old.generation() + 1);
+        }
         object.put(&["metadata", "resourceVersion"], "");
         let text = object.to_string();
         let stamp_at = text.find(MARK).map(|at| (at + MARK.len()) as u32);
@@ -373,6 +384,9 @@ impl World {
     fn commit(&mut self, op: Op) {
         let txn = Txn { preconditions: Vec::new(), ops: vec![op] };
         self.store.submit(txn, Box::new(|done| drop(done.expect("committed"))));
+        if let Some(inspect) = &self.inspect {
+            inspect(&self.view());
+        }
     }
 
     fn next_uid(&mut self) -> String {

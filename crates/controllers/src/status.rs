@@ -8,12 +8,17 @@ pub(crate) fn unless_zero(number: i64) -> Value {
 }
 
 /// The merge patch `{"status": ...}` that makes `wanted` true, if anything differs. Null takes a field away; fields
-/// not named stay. Absent and empty are the same, as they are for every reader.
+/// not named stay. Absent and empty are the same, as they are for every reader; an empty value that is wanted is
+/// written together with what differs.
 pub(crate) fn difference<'f>(current: &Value, wanted: impl IntoIterator<Item = (&'f str, Value)>) -> Option<Value> {
-    let changed = |(name, value): &(&str, Value)| !same(current.get(name).unwrap_or(&Value::Null), value);
-    let fields: Map<String, Value> =
-        wanted.into_iter().filter(changed).map(|(name, value)| (name.to_owned(), value)).collect();
-    (!fields.is_empty()).then(|| json!({"status": fields}))
+    let current = |name: &str| current.get(name).unwrap_or(&Value::Null);
+    let wanted: Vec<(&str, Value)> = wanted.into_iter().collect();
+    if wanted.iter().all(|(name, value)| same(current(name), value)) {
+        return None;
+    }
+    let changed = wanted.into_iter().filter(|(name, value)| current(name) != value);
+    let fields: Map<String, Value> = changed.map(|(name, value)| (name.to_owned(), value)).collect();
+    Some(json!({"status": fields}))
 }
 
 fn same(a: &Value, b: &Value) -> bool {

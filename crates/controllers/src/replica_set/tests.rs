@@ -67,7 +67,7 @@ fn as_many_pods_as_wanted() {
         vec![ready("b"), pod("a", "Pending", false), ready("c")],
         Value::Null,
         &[
-            r#"{"availableReplicas":2,"fullyLabeledReplicas":3,"observedGeneration":1,"readyReplicas":2,"replicas":3}"#,
+            r#"{"availableReplicas":2,"fullyLabeledReplicas":3,"observedGeneration":1,"readyReplicas":2,"replicas":3,"terminatingReplicas":0}"#,
             "delete a",
             "delete b",
         ],
@@ -81,7 +81,7 @@ fn a_pod_being_deleted_is_replaced_and_counted_apart() {
     let mut leaving = pod("a", "Running", true);
     leaving.put(&["metadata", "deletionTimestamp"], "2026-11-30T12:00:00Z");
     let steps = decide(&desired(1), &observed(vec![leaving], json!({"observedGeneration": 1})));
-    assert_eq!(steps, [r#"{"terminatingReplicas":1}"#, "create"]);
+    assert_eq!(steps, [r#"{"replicas":0,"terminatingReplicas":1}"#, "create"]);
 }
 
 #[test]
