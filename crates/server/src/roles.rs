@@ -52,7 +52,7 @@ pub async fn run(
         ca_pem: pki.ca().pem().to_owned(),
         front_proxy_ca_pem: pki.front_proxy_ca().pem().to_owned(),
         port: address.port(),
-        address: reachable(address).to_string(),
+        address: endpoint(address).unwrap_or(service_address).to_string(),
         service_address: service_address.to_string(),
     };
     bootstrap::write(&app, &facts).await?;
@@ -106,7 +106,22 @@ fn open(config: &Config, fatal: watch::Sender<bool>) -> Result<Disk, StartError>
 
 /// The addresses that the certificate must name, beside loopback.
 fn advertised(address: SocketAddr) -> Vec<IpAddr> {
-    if address.ip().is_unspecified() { Vec::new() } else { vec![address.ip()] }
+    let listened = Some(address.ip()).filter(|ip| !ip.is_unspecified());
+    listened.into_iter().chain(endpoint(address)).collect()
+}
+
+/// The address under which the Service `default/kubernetes` finds the API. Loopback may not stand in Endpoints (it
+/// means another machine to everybody else), so this machine's own address does; `None` on a machine without one.
+fn endpoint(address: SocketAddr) -> Option<IpAddr> {
+    let ip = address.ip();
+    if !ip.is_loopback() && !ip.is_unspecified() {
+        return Some(ip);
+    }
+    // Connecting a datagram socket sends nothing: it asks the routing table for the source address.
+    let socket = std::net::UdpSocket::bind((std::net::Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+    socket.connect((std::net::Ipv4Addr::new(192, 0, 2, 1), 9)).ok()?;
+    let own = socket.local_addr().ok()?.ip();
+    (!own.is_loopback() && !own.is_unspecified()).then_some(own)
 }
 
 /// Where a client on this machine reaches the API.
@@ -138,11 +153,17 @@ fn driver_config(app: &Arc<App>, store: &Arc<dyn Store>, clock: &Arc<dyn Clock>)
         clock: Arc::clone(clock),
         controllers: controllers::all(),
         transport: Box::new(move |name| {
-            let user = App::controller_user(&format!("{name}-controller"));
+            let user = App::controller_user(&account(name));
             Arc::new(InProcess::new(Arc::clone(&acting), user))
         }),
         moved: app.moved(),
     }
+}
+
+/// The service account of a controller: upstream's, which its role is bound to. A few are not called `-controller`.
+fn account(name: &str) -> String {
+    let has_role = !admit::bootstrap::cluster_role_rules(&format!("system:controller:{name}")).is_empty();
+    if has_role { name.to_owned() } else { format!("{name}-controller") }
 }
 
 async fn renew(pki: Arc<Pki>) {

@@ -26,7 +26,15 @@ pub fn cluster_role_rules(name: &str) -> Vec<PolicyRule> {
 }
 
 fn push_rule(role: &mut Value, line: &str) {
-    let rule = rule(line).to_value();
+    let mut rule = rule(line);
+    // Upstream's controllers update where ours patch: whoever may replace an object may change a part of it, so
+    // this grants nothing more.
+    if role.name().starts_with("system:controller:") && rule.verbs.iter().any(|v| v == "update") {
+        rule.verbs.push("patch".to_owned());
+        rule.verbs.sort();
+        rule.verbs.dedup();
+    }
+    let rule = rule.to_value();
     if let Some(Value::Array(rules)) = role.get_mut("rules") {
         rules.push(rule);
     }
