@@ -41,6 +41,7 @@ pub struct Program {
     expression: IdedExpr,
     size: i64,
     variables: BTreeSet<String>,
+    composites: BTreeSet<String>,
 }
 
 impl Program {
@@ -51,14 +52,19 @@ impl Program {
         }
         let parsed = Parser::new().enable_optional_syntax(true).parse(source);
         let mut expression = parsed.map_err(|errors| errors.to_string().trim().to_owned())?;
-        let mut walk = Walk { nodes: 0, variables: BTreeSet::new(), bound: Vec::new() };
+        let mut walk = Walk::default();
         walk.visit(&mut expression, None)?;
-        Ok(Self { expression, size: walk.nodes, variables: walk.variables })
+        Ok(Self { expression, size: walk.nodes, variables: walk.variables, composites: walk.composites })
     }
 
     /// Whether the expression reads the variable.
     pub fn uses(&self, variable: &str) -> bool {
         self.variables.contains(variable)
+    }
+
+    /// The names `x` that the expression reads as `variables.x`.
+    pub fn composites(&self) -> impl Iterator<Item = &String> {
+        self.composites.iter()
     }
 
     /// The first variable that is none of `known`, for compile-time checks.
@@ -101,9 +107,11 @@ fn is_type_name(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
+#[derive(Default)]
 struct Walk {
     nodes: i64,
     variables: BTreeSet<String>,
+    composites: BTreeSet<String>,
     /// Variables of the loops around.
     bound: Vec<String>,
 }
@@ -129,7 +137,12 @@ impl Walk {
                     self.visit_entry(&mut entry.expr)?;
                 }
             }
-            Expr::Select(select) => self.visit(&mut select.operand, None)?,
+            Expr::Select(select) => {
+                if matches!(&select.operand.expr, Expr::Ident(name) if name == "variables") {
+                    self.composites.insert(select.field.clone());
+                }
+                self.visit(&mut select.operand, None)?;
+            }
             Expr::Struct(object) => return Err(format!("undeclared reference to '{}'", object.type_name)),
             Expr::Unspecified => return Err("the expression is incomplete".to_owned()),
             Expr::Literal(_) => {}

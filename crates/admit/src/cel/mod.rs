@@ -17,7 +17,7 @@ use kube_cel::{KubeCelExt, cel};
 
 pub use cel::Value as CelValue;
 pub use compile::Program;
-pub use value::{escaped, from_json, optional, text_of, to_cel};
+pub use value::{escaped, from_json, map_of, optional, text_of, to_cel};
 
 /// What one evaluation may cost, in units of about one step of the interpreter.
 pub const CALL_COST_MAX: i64 = 1_000_000;

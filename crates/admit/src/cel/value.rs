@@ -1,6 +1,6 @@
 //! JSON trees as CEL values, by their schema where there is one.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use base64::Engine;
@@ -129,6 +129,11 @@ fn number_of(number: &Number) -> CelValue {
 fn map_value(entries: impl Iterator<Item = (String, CelValue)>) -> CelValue {
     let map: HashMap<Key, CelValue> = entries.map(|(key, value)| (Key::String(Arc::new(key)), value)).collect();
     CelValue::Map(Map { map: Arc::new(map) })
+}
+
+/// A map of values by name.
+pub fn map_of(entries: &BTreeMap<String, CelValue>) -> CelValue {
+    map_value(entries.iter().map(|(name, value)| (name.clone(), value.clone())))
 }
 
 /// `optional.of(value)` or `optional.none()`.

@@ -18,4 +18,4 @@ pub mod taint_nodes;
 pub mod volume_resize;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
