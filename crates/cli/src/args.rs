@@ -48,6 +48,9 @@ pub struct ServerArgs {
     /// Serve the API alone: no controllers, no scheduler.
     #[arg(long)]
     pub no_controllers: bool,
+    /// Have this many nodes whose pods are played, not run (docs/simulated-nodes.md).
+    #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=10_000))]
+    pub simulated_nodes: u64,
     /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

@@ -38,6 +38,7 @@ fn serve(args: &ServerArgs) -> Result<(), CommandError> {
         listen: args.listen,
         kubeconfig: args.kubeconfig(),
         controllers: !args.no_controllers,
+        simulated_nodes: usize::try_from(args.simulated_nodes)?,
         git_version: GIT_VERSION.to_owned(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -32,11 +32,12 @@ pub struct Facts {
 }
 
 /// Writes what is missing. Namespaces come first; the rest goes out at once, so that the log syncs once.
-pub async fn write(app: &Arc<App>, facts: &Facts) -> Result<(), StartError> {
+pub async fn write(app: &Arc<App>, facts: &Facts, simulated_nodes: usize) -> Result<(), StartError> {
     let objects = admit::bootstrap::objects();
     let (namespaces, others): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(|o| o["kind"] == "Namespace");
     create_all(app, namespaces).await?;
-    create_all(app, others.into_iter().chain(about_the_server(facts)).collect()).await
+    let nodes = (0..simulated_nodes).map(agent::node_object);
+    create_all(app, others.into_iter().chain(about_the_server(facts)).chain(nodes).collect()).await
 }
 
 async fn create_all(app: &Arc<App>, objects: Vec<Value>) -> Result<(), StartError> {

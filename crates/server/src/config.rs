@@ -14,6 +14,8 @@ pub struct Config {
     pub kubeconfig: Option<PathBuf>,
     /// Run the built-in controllers and the scheduler.
     pub controllers: bool,
+    /// How many simulated nodes to have.
+    pub simulated_nodes: usize,
     /// The Kubernetes version that `/version` reports.
     pub git_version: String,
 }

@@ -55,16 +55,16 @@ pub async fn run(
         address: endpoint(address).unwrap_or(service_address).to_string(),
         service_address: service_address.to_string(),
     };
-    bootstrap::write(&app, &facts).await?;
+    bootstrap::write(&app, &facts, config.simulated_nodes).await?;
     publish_kubeconfig(&config, &pki, address)?;
     let tls = TlsSource::new(Arc::clone(&pki))?;
     let (stopping, stopped) = watch::channel(false);
-    let driver = config.controllers.then(|| tokio::spawn(driver::run(driver_config(&app, &store, &clock), stopped)));
+    let driver =
+        config.controllers.then(|| tokio::spawn(driver::run(driver_config(&config, &app, &store, &clock), stopped)));
     tokio::spawn(renew(Arc::clone(&pki)));
     app.become_ready();
     started(address);
-    let serving =
-        ServeConfig { listener, tls: Arc::new(move || tls.current()), certificate_user: pki::user_of };
+    let serving = ServeConfig { listener, tls: Arc::new(move || tls.current()), certificate_user: pki::user_of };
     let died = async move {
         // The channel closes only with the store: then there is nothing to wait for.
         let _ = died.wait_for(|died| *died).await;
@@ -146,12 +146,16 @@ fn publish_kubeconfig(config: &Config, pki: &Pki, address: SocketAddr) -> Result
     Ok(write_kubeconfig(path, &entry)?)
 }
 
-fn driver_config(app: &Arc<App>, store: &Arc<dyn Store>, clock: &Arc<dyn Clock>) -> DriverConfig {
+fn driver_config(config: &Config, app: &Arc<App>, store: &Arc<dyn Store>, clock: &Arc<dyn Clock>) -> DriverConfig {
     let acting = Arc::clone(app);
+    let mut brains = controllers::all();
+    if config.simulated_nodes > 0 {
+        brains.extend(agent::simulated());
+    }
     DriverConfig {
         store: Arc::clone(store),
         clock: Arc::clone(clock),
-        controllers: controllers::all(),
+        controllers: brains,
         transport: Box::new(move |name| {
             let user = App::controller_user(&account(name));
             Arc::new(InProcess::new(Arc::clone(&acting), user))

@@ -127,6 +127,11 @@ mod tests {
     }
 
     #[test]
+    fn the_house_stands() {
+        assert_eq!(run(), Ok(()));
+    }
+
+    #[test]
     fn breaches_are_found() {
         let text = "# floors\n[[floor]]\nname = \"low\"\nbelow = true\ncrates = [\"a\"]\noutside = [\"serde\"]\n\
                     [[floor]]\nname = \"high\"\nbelow = false\ncrates = [\"b\", \"c\"]\noutside = []\n";

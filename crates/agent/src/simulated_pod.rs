@@ -1,0 +1,395 @@
+//! # Contract
+//! Owns the status of pods bound to simulated nodes, and their removal once deletion has begun. What a pod does is
+//! chosen by its annotations, all under `simulated.setpoint.dev/`:
+//!
+//! | annotation | meaning | default |
+//! |---|---|---|
+//! | `start-delay` | time from binding to running | `0s` |
+//! | `ready-delay` | time from running to ready; `never` | `0s` |
+//! | `finish-after` | time from running to the end | `1s` for pods that may end, else never |
+//! | `exit-code` | of every container at the end | `0` |
+//! | `stop-delay` | time from the request to stop until the pod is gone | `0s` |
+//! | `image` | `missing` as if no image could be pulled | by name: a tag `404`, or `missing` or `nonexistent` in it |
+//!
+//! Durations are Go's (`1m30s`). At rest when the pod is as its rules say.
+
+use std::time::Duration;
+
+use brain::{Action, Brain, Def, Note, Outcome, Patch, Resource, View, Watch};
+use meta::{ObjectExt, condition, duration};
+use serde_json::{Value, json};
+use stdx::Time;
+use store::{Event, Key};
+
+use crate::simulated_node::{SIMULATED, address};
+
+const PODS: Resource = Resource::new("", "v1", "pods");
+const PREFIX: &str = "simulated.setpoint.dev/";
+/// Pods woken by one change of a node: as many as a node holds by far.
+const PODS_OF_NODE_MAX: usize = 10_000;
+
+/// The brain.
+pub struct SimulatedPod;
+
+/// What the pod's rules say.
+pub struct Desired {
+    pod: Value,
+    rules: Rules,
+}
+
+/// Durations and outcomes, read from annotations.
+#[derive(Debug, PartialEq)]
+struct Rules {
+    start_delay: Duration,
+    ready_delay: Option<Duration>,
+    finish_after: Option<Duration>,
+    exit_code: i64,
+    stop_delay: Duration,
+    image_missing: bool,
+}
+
+/// How far the pod is.
+pub struct Observed {
+    stage: Stage,
+    /// When it was bound, began to run, or was asked to stop, as its stage needs.
+    since: Time,
+    /// What its status says, and what it should say at its stage.
+    is_ready: bool,
+    gates_hold: bool,
+}
+
+/// Where a pod is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Bound,
+    Waiting,
+    Running,
+    Ended,
+    Stopping,
+}
+
+/// Every effect.
+#[derive(Debug, PartialEq)]
+pub enum Step {
+    /// The images cannot be pulled.
+    Wait(Time),
+    /// All containers run.
+    Run {
+        /// When.
+        now: Time,
+        /// Whether they are ready at once.
+        ready: bool,
+    },
+    /// The containers' readiness changes.
+    SetReady(Time),
+    /// All containers end.
+    End(Time),
+    /// The pod is gone.
+    Remove,
+}
+
+impl Brain for SimulatedPod {
+    const DEF: Def = Def {
+        name: "simulated-node",
+        root: PODS,
+        root_kind: "Pod",
+        watches: &[
+            Watch { collection: "core/pods", roots: own },
+            Watch { collection: "core/nodes", roots: pods_of_node },
+        ],
+        resync: None,
+    };
+    type Desired = Desired;
+    type Observed = Observed;
+    type Step = Step;
+    type Why = std::convert::Infallible;
+
+    fn observe(view: &View, key: &Key, now: Time) -> Option<(Desired, Observed)> {
+        let pod = view.get_key(key)?.tree();
+        let node = view.get("core/nodes", "", pod.text(&["spec", "nodeName"]))?;
+        if !node.meta().labels.contains_key(SIMULATED) {
+            return None;
+        }
+        let rules = Rules::of(&pod);
+        let observed = Observed::of(&pod, now);
+        Some((Desired { pod, rules }, observed))
+    }
+
+    fn reconcile(desired: &Desired, observed: &Observed, now: Time) -> Outcome<Step, Self::Why> {
+        let rules = &desired.rules;
+        let after = |span: Duration, step: Step| match observed.since.after(span) {
+            due if due <= now => Outcome::rest().step(step),
+            due => Outcome::rest().wake_at(due),
+        };
+        match observed.stage {
+            Stage::Stopping => after(rules.stop_delay, Step::Remove),
+            Stage::Ended | Stage::Waiting => Outcome::rest(),
+            Stage::Bound if rules.image_missing => Outcome::rest().step(Step::Wait(now)),
+            Stage::Bound => {
+                let ready = rules.ready_delay == Some(Duration::ZERO) && observed.gates_hold;
+                after(rules.start_delay, Step::Run { now, ready })
+            }
+            Stage::Running => {
+                let end = rules.finish_after.map(|span| after(span, Step::End(now)));
+                if let Some(outcome) = end.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
+                    return Outcome::rest().step(match outcome.steps[0] {
+                        Step::End(now) => Step::End(now),
+                        _ => Step::Remove,
+                    });
+                }
+                let ready = match rules.ready_delay {
+                    Some(delay) if !observed.is_ready && observed.gates_hold => after(delay, Step::SetReady(now)),
+                    _ => Outcome::rest(),
+                };
+                match end.map(|outcome| outcome.wake) {
+                    Some(brain::Wake::At(time)) => ready.wake_at(time),
+                    _ => ready,
+                }
+            }
+        }
+    }
+
+    fn check(_: &Desired, observed: &Observed, outcome: &Outcome<Step, Self::Why>) -> Result<(), String> {
+        match (observed.stage, outcome.steps.as_slice()) {
+            (_, []) => Ok(()),
+            (Stage::Ended, _) => Err("a pod that has ended does something".to_owned()),
+            (Stage::Stopping, [Step::Remove]) => Ok(()),
+            (Stage::Stopping, _) => Err("a pod that stops does something else".to_owned()),
+            (_, [_]) => Ok(()),
+            _ => Err("more than one step at a time".to_owned()),
+        }
+    }
+
+    fn perform(step: Step, desired: &Desired, _: &Observed) -> Action {
+        let pod = &desired.pod;
+        let patch = |status: Value| Action::Patch {
+            resource: PODS,
+            subresource: "status",
+            namespace: pod.namespace().to_owned(),
+            name: pod.name().to_owned(),
+            uid: pod.uid().to_owned(),
+            patch: Patch::Merge(json!({"status": status})),
+        };
+        match step {
+            Step::Wait(now) => patch(waiting(pod, now)),
+            Step::Run { now, ready } => patch(running(pod, now, now, ready)),
+            Step::SetReady(now) => patch(running(pod, started(pod).unwrap_or(now), now, true)),
+            Step::End(now) => patch(ended(pod, desired.rules.exit_code, now)),
+            Step::Remove => Action::Delete {
+                resource: PODS,
+                namespace: pod.namespace().to_owned(),
+                name: pod.name().to_owned(),
+                uid: pod.uid().to_owned(),
+                revision: None,
+                propagation: None,
+                grace_seconds: Some(0),
+            },
+        }
+    }
+
+    fn explain(why: Self::Why) -> Note {
+        match why {}
+    }
+}
+
+fn own(_: &View, event: &Event) -> Vec<Key> {
+    vec![event.key.clone()]
+}
+
+/// A node that comes into being or becomes simulated concerns the pods that wait for it.
+fn pods_of_node(view: &View, event: &Event) -> Vec<Key> {
+    let is_new = event.previous.is_none() && event.change != store::Change::Deleted;
+    if !is_new {
+        return Vec::new();
+    }
+    let on_it = |pod: &brain::Object| brain::facts::Pod::of(pod).spec.node_name.as_ref() == event.key.item.as_ref();
+    view.list("core/pods", "").into_iter().filter(on_it).take(PODS_OF_NODE_MAX).map(|pod| pod.key).collect()
+}
+
+impl Rules {
+    fn of(pod: &Value) -> Rules {
+        let text = |name: &str| pod.annotation(&format!("{PREFIX}{name}"));
+        let span = |name: &str| {
+            let nanos = text(name).and_then(|text| duration::parse(text).ok())?;
+            u64::try_from(nanos).ok().map(Duration::from_nanos)
+        };
+        // Only a pod that is not restarted for ever comes to an end by itself.
+        let may_end = pod.text(&["spec", "restartPolicy"]) != "Always";
+        Rules {
+            start_delay: span("start-delay").unwrap_or_default(),
+            ready_delay: if text("ready-delay") == Some("never") {
+                None
+            } else {
+                Some(span("ready-delay").unwrap_or_default())
+            },
+            finish_after: span("finish-after").or(may_end.then_some(Duration::from_secs(1))),
+            exit_code: text("exit-code").and_then(|code| code.parse().ok()).unwrap_or(0),
+            stop_delay: span("stop-delay").unwrap_or_default(),
+            image_missing: text("image") == Some("missing") || containers(pod).any(|c| is_missing(c.text(&["image"]))),
+        }
+    }
+}
+
+/// Whether an image's name says that there is no such image.
+fn is_missing(image: &str) -> bool {
+    image.ends_with(":404") || image.contains("nonexistent") || image.contains("missing")
+}
+
+fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    pod.items(&["spec", "containers"]).iter()
+}
+
+fn started(pod: &Value) -> Option<Time> {
+    pod.items(&["status", "containerStatuses"])
+        .iter()
+        .find_map(|status| Time::parse(status.text(&["state", "running", "startedAt"])))
+}
+
+impl Observed {
+    fn of(pod: &Value, now: Time) -> Observed {
+        let bound = condition::find(pod, "PodScheduled").and_then(|c| Time::parse(c.text(&["lastTransitionTime"])));
+        let phase = pod.text(&["status", "phase"]);
+        let (stage, since) = if let Some(deletion) = pod.deletion_timestamp() {
+            let grace = pod.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
+            (Stage::Stopping, Time::from_secs(deletion.as_secs() - grace))
+        } else if matches!(phase, "Succeeded" | "Failed") {
+            (Stage::Ended, now)
+        } else if phase == "Running" {
+            (Stage::Running, started(pod).unwrap_or(now))
+        } else if pod.items(&["status", "containerStatuses"]).is_empty() {
+            (Stage::Bound, bound.unwrap_or(now))
+        } else {
+            (Stage::Waiting, now)
+        };
+        let gates = pod.items(&["spec", "readinessGates"]).iter();
+        let gates_hold = gates.map(|gate| gate.text(&["conditionType"])).all(|type_| condition::is_true(pod, type_));
+        Observed { stage, since, is_ready: condition::is_true(pod, "Ready"), gates_hold }
+    }
+}
+
+fn conditions(pod: &Value, ready: bool, now: Time) -> Value {
+    let mut shown = json!({"status": {"conditions": pod.items(&["status", "conditions"])}});
+    let status = |holds: bool| if holds { "True" } else { "False" };
+    let reason = if ready { "" } else { "ContainersNotReady" };
+    for (type_, holds, reason) in [
+        ("PodReadyToStartContainers", true, ""),
+        ("Initialized", true, ""),
+        ("ContainersReady", ready, reason),
+        ("Ready", ready, reason),
+    ] {
+        condition::set(&mut shown, condition::Condition::new(type_, status(holds), reason, ""), now);
+    }
+    shown["status"]["conditions"].take()
+}
+
+fn statuses(pod: &Value, field: &str, state: &Value, ready: bool) -> Value {
+    let one = |container: &Value| {
+        json!({
+            "name": container.text(&["name"]), "image": container.text(&["image"]),
+            "imageID": format!("simulated://{}", container.text(&["image"])),
+            "containerID": format!("simulated://{}/{}", pod.uid(), container.text(&["name"])),
+            "ready": ready, "started": ready, "restartCount": 0, "state": state,
+        })
+    };
+    pod.items(&["spec", field]).iter().map(one).collect()
+}
+
+fn waiting(pod: &Value, now: Time) -> Value {
+    let state = json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}});
+    json!({
+        "phase": "Pending", "startTime": now.to_rfc3339(), "hostIP": address(pod.text(&["spec", "nodeName"])),
+        "conditions": conditions(pod, false, now), "containerStatuses": statuses(pod, "containers", &state, false),
+    })
+}
+
+fn running(pod: &Value, started: Time, now: Time, ready: bool) -> Value {
+    let state = json!({"running": {"startedAt": started.to_rfc3339()}});
+    let over = json!({"terminated": {
+        "exitCode": 0, "reason": "Completed", "startedAt": started.to_rfc3339(), "finishedAt": started.to_rfc3339(),
+    }});
+    let (host, ip) = (address(pod.text(&["spec", "nodeName"])), pod_address(pod));
+    let mut status = json!({
+        "phase": "Running", "startTime": started.to_rfc3339(),
+        "hostIP": host, "hostIPs": [{"ip": host}], "podIP": ip, "podIPs": [{"ip": ip}],
+        "conditions": conditions(pod, ready, now),
+        "containerStatuses": statuses(pod, "containers", &state, ready),
+    });
+    if !pod.items(&["spec", "initContainers"]).is_empty() {
+        status["initContainerStatuses"] = statuses(pod, "initContainers", &over, true);
+    }
+    status
+}
+
+fn ended(pod: &Value, exit_code: i64, now: Time) -> Value {
+    let begun = started(pod).unwrap_or(now).to_rfc3339();
+    let reason = if exit_code == 0 { "Completed" } else { "Error" };
+    let state = json!({"terminated": {
+        "exitCode": exit_code, "reason": reason, "startedAt": begun, "finishedAt": now.to_rfc3339(),
+    }});
+    json!({
+        "phase": if exit_code == 0 { "Succeeded" } else { "Failed" },
+        "conditions": conditions(pod, false, now),
+        "containerStatuses": statuses(pod, "containers", &state, false),
+    })
+}
+
+/// An address in 10.128.0.0/9 that follows from the pod's identity.
+fn pod_address(pod: &Value) -> String {
+    if pod.flag(&["spec", "hostNetwork"]) {
+        return address(pod.text(&["spec", "nodeName"]));
+    }
+    let hash = pod.uid().bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    format!("10.{}.{}.{}", 128 + ((hash >> 16) & 0x7f), (hash >> 8) & 0xff, 1 + (hash & 0xff) % 254)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pod(annotations: Value, status: Value) -> Value {
+        json!({
+            "metadata": {"name": "p", "namespace": "d", "uid": "u", "annotations": annotations},
+            "spec": {"nodeName": "simulated-0", "restartPolicy": "Always", "containers": [{"name": "c", "image": "i"}]},
+            "status": status,
+        })
+    }
+
+    fn steps(pod: &Value, now: i64) -> Vec<Step> {
+        let now = Time::from_secs(now);
+        let (rules, observed) = (Rules::of(pod), Observed::of(pod, now));
+        SimulatedPod::reconcile(&Desired { pod: pod.clone(), rules }, &observed, now).steps
+    }
+
+    #[test]
+    fn a_bound_pod_runs_at_once_or_by_its_rules() {
+        let scheduled = json!({"phase": "Pending", "conditions": [
+            {"type": "PodScheduled", "status": "True", "lastTransitionTime": "1970-01-01T00:00:10Z"},
+        ]});
+        let now = Time::from_secs(11);
+        assert_eq!(steps(&pod(json!({}), scheduled.clone()), 11), [Step::Run { now, ready: true }]);
+        let delayed = pod(json!({"simulated.setpoint.dev/start-delay": "5s"}), scheduled.clone());
+        assert_eq!(steps(&delayed, 11), []);
+        assert_eq!(steps(&delayed, 15), [Step::Run { now: Time::from_secs(15), ready: true }]);
+        let missing = pod(json!({"simulated.setpoint.dev/image": "missing"}), scheduled);
+        assert_eq!(steps(&missing, 11), [Step::Wait(now)]);
+    }
+
+    #[test]
+    fn what_is_performed_is_not_asked_again() {
+        let mut running_pod = pod(json!({}), json!({}));
+        running_pod["status"] = running(&running_pod, Time::from_secs(10), Time::from_secs(10), true);
+        assert_eq!(steps(&running_pod, 100), []);
+        running_pod["status"] = ended(&running_pod, 1, Time::from_secs(20));
+        assert_eq!(steps(&running_pod, 100), []);
+        assert_eq!(running_pod["status"]["phase"], "Failed");
+    }
+
+    #[test]
+    fn a_pod_that_is_to_stop_goes() {
+        let mut stopping = pod(json!({"simulated.setpoint.dev/stop-delay": "3s"}), json!({"phase": "Running"}));
+        stopping["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:40Z");
+        stopping["metadata"]["deletionGracePeriodSeconds"] = json!(30);
+        assert_eq!(steps(&stopping, 12), []);
+        assert_eq!(steps(&stopping, 13), [Step::Remove]);
+    }
+}
