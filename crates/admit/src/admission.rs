@@ -67,7 +67,7 @@ pub struct World<'w> {
     pub now: Time,
     /// Five random characters of the name alphabet, for the token volume of a pod.
     pub suffix: &'w str,
-    /// Whether the same user may do something else.
+    /// Whether the user of these attributes may do what they say: all authorisers at this state.
     pub may: &'w dyn Fn(&Attributes) -> bool,
 }
 

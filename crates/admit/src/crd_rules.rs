@@ -322,8 +322,8 @@ fn type_name(schema: &Schema) -> &'static str {
 
 /// The value under a path of a selectable field (`.spec.color`), as field selectors compare it.
 pub fn selectable(object: &Value, json_path: &str) -> String {
-    let steps = json_path.split('.').filter(|step| !step.is_empty());
-    let value = steps.fold(Some(object), |value, step| value.and_then(|value| value.get(step)));
+    let mut steps = json_path.split('.').filter(|step| !step.is_empty());
+    let value = steps.try_fold(object, |value, step| value.get(step));
     match value {
         Some(Value::String(text)) => text.clone(),
         Some(value @ (Value::Number(_) | Value::Bool(_))) => value.to_string(),

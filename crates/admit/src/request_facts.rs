@@ -3,8 +3,9 @@
 use meta::ObjectExt;
 use serde_json::{Value, json};
 
+use crate::Attributes;
 use crate::admission::Case;
-use crate::cel::{Budget, CelValue, MATCH_COST_MAX, evaluate, from_json, program, to_cel};
+use crate::cel::{Budget, CelValue, MATCH_COST_MAX, authorizer_variables, evaluate_asking, from_json, program, to_cel};
 use crate::matching::Matched;
 
 /// `admission.k8s.io/v1` AdmissionRequest without uid and objects.
@@ -36,7 +37,8 @@ pub fn request_facts(case: &Case<'_>, matched: &Matched) -> Value {
     facts
 }
 
-/// The variables every expression about a request may use: `object`, `oldObject`, `request`, `namespaceObject`.
+/// The variables every expression about a request may use: `object`, `oldObject`, `request`, `namespaceObject`,
+/// `authorizer`.
 pub fn variables(case: &Case<'_>, matched: &Matched, new: Option<&Value>) -> Vec<(&'static str, CelValue)> {
     let mut facts = request_facts(case, matched);
     // Expressions find every field, filled or not.
@@ -48,12 +50,14 @@ pub fn variables(case: &Case<'_>, matched: &Matched, new: Option<&Value>) -> Vec
     let attributes = case.request.attributes;
     let namespaced = !attributes.namespace.is_empty() && attributes.resource != "namespaces";
     let namespace = if namespaced { case.world.read("core/namespaces", &attributes.namespace) } else { None };
-    vec![
+    let mut variables = vec![
         ("object", object_value(case, matched, new)),
         ("oldObject", object_value(case, matched, case.old)),
         ("request", from_json(&facts)),
         ("namespaceObject", namespace.as_ref().map_or(CelValue::Null, from_json)),
-    ]
+    ];
+    variables.extend(authorizer_variables(attributes));
+    variables
 }
 
 fn object_value(case: &Case<'_>, matched: &Matched, object: Option<&Value>) -> CelValue {
@@ -66,14 +70,18 @@ fn object_value(case: &Case<'_>, matched: &Matched, object: Option<&Value>) -> C
 
 /// Whether all `matchConditions` hold. The error names the condition that could not be evaluated; a condition that
 /// is false decides even when another one fails.
-pub fn conditions_hold(conditions: &[Value], variables: &[(&str, CelValue)]) -> Result<bool, String> {
+pub fn conditions_hold(
+    conditions: &[Value],
+    variables: &[(&str, CelValue)],
+    may: &dyn Fn(&Attributes) -> bool,
+) -> Result<bool, String> {
     let mut budget = Budget::new(MATCH_COST_MAX);
     let mut errors = Vec::new();
     for condition in conditions {
         let (name, source) = (condition.text(&["name"]), condition.text(&["expression"]));
         let outcome = program(source)
             .map_err(|why| format!("compilation error: {why}"))
-            .and_then(|program| evaluate(&program, variables, &mut budget).map_err(|why| why.to_string()));
+            .and_then(|program| evaluate_asking(&program, variables, &mut budget, may).map_err(|why| why.to_string()));
         match outcome {
             Ok(CelValue::Bool(true)) => {}
             Ok(_) => return Ok(false),

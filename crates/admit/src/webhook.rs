@@ -106,7 +106,11 @@ impl Webhook {
 
     fn conditions(&self, case: &Case<'_>, matched: &Matched, new: Option<&Value>) -> Result<bool, String> {
         let conditions = self.spec.items(&["matchConditions"]);
-        if conditions.is_empty() { Ok(true) } else { conditions_hold(conditions, &variables(case, matched, new)) }
+        if conditions.is_empty() {
+            Ok(true)
+        } else {
+            conditions_hold(conditions, &variables(case, matched, new), case.world.may)
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use kube_cel::cel::common::ast::operators;
 use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue};
 use kube_cel::cel::parser::Parser;
 
+use super::authorizer::REQUEST_RESOURCE;
 use super::meter::{SIZED, TICK};
 
 /// Longest expression; the API's own limit for rules is far below what a request may hold.
@@ -120,6 +121,13 @@ impl Walk {
     /// Counts, checks and rewrites a subtree. `accumulator` is the loop's result variable when the subtree is its step.
     fn visit(&mut self, node: &mut IdedExpr, accumulator: Option<&str>) -> Result<(), String> {
         self.nodes += 1;
+        // The variable cannot have fields: what reads like one is a variable of its own.
+        if let Expr::Select(select) = &node.expr
+            && select.field == "requestResource"
+            && matches!(&select.operand.expr, Expr::Ident(name) if name == "authorizer")
+        {
+            node.expr = Expr::Ident(REQUEST_RESOURCE.to_owned());
+        }
         if self.nodes > NODES_MAX {
             return Err(format!("the expression has more than {NODES_MAX} parts"));
         }

@@ -4,6 +4,7 @@
 //! compiled tree is rewritten: every step of a loop and every value that may have grown passes a function that
 //! charges the budget and stops the evaluation when it is spent.
 
+mod authorizer;
 mod compile;
 mod meter;
 mod value;
@@ -15,6 +16,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use kube_cel::cel::{Context, ExecutionError};
 use kube_cel::{KubeCelExt, cel};
 
+pub use authorizer::{authorizer_variables, evaluate_asking};
 pub use cel::Value as CelValue;
 pub use compile::Program;
 pub use value::{escaped, from_json, map_of, optional, text_of, to_cel};
@@ -120,6 +122,7 @@ pub fn evaluate(program: &Program, variables: &[(&str, CelValue)], budget: &mut 
 static ROOT: LazyLock<Context<'static>> = LazyLock::new(|| {
     let mut context = Context::default().with_all();
     meter::register(&mut context);
+    authorizer::register(&mut context);
     context
 });
 

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use meta::{ApiError, GroupResource, ObjectExt};
 use serde_json::{Map, Value};
 
@@ -341,19 +343,16 @@ impl NodeCase<'_> {
         if self.operation() != Operation::Create || !own || ![KUBELET_CLIENT, KUBELET_SERVING].contains(&signer) {
             return Ok(());
         }
-        use base64::Engine;
-        let pem = base64::engine::general_purpose::STANDARD.decode(request.text(&["spec", "request"]));
+        let pem = STANDARD.decode(request.text(&["spec", "request"]));
         let facts = pem.map_err(|error| error.to_string()).and_then(|pem| CsrFacts::parse(&pem));
         let facts = match facts {
             Ok(facts) => facts,
             Err(why) => return self.refuse(format!("unable to parse csr: {why}")),
         };
-        let wanted = &self.case.request.attributes.user.name;
-        if facts.common_name == *wanted {
+        if facts.common_name == format!("system:node:{}", self.node) {
             return Ok(());
         }
-        let given = facts.common_name;
-        self.refuse(format!("can only create a node CSR with CN={wanted}, got CN={given}"))
+        self.refuse(format!("can only create a node CSR with CN=system:node:{}", self.node))
     }
 
     fn pod_certificate(&self) -> Outcome {

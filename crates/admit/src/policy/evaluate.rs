@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use meta::ObjectExt;
 use serde_json::Value;
 
-use crate::cel::{Budget, CelValue, EvalError, OBJECT_COST_MAX, Program, evaluate, map_of, program};
+use crate::Attributes;
+use crate::cel::{Budget, CelValue, EvalError, OBJECT_COST_MAX, Program, evaluate_asking, map_of, program};
 use crate::request_facts::conditions_hold;
 
 /// Longest message that an expression may make.
@@ -40,20 +41,20 @@ pub(super) enum Note {
 
 impl Evaluation {
     /// Evaluates with the given variables.
-    pub(super) fn of(policy: &Value, known: Vec<(&'static str, CelValue)>) -> Self {
+    pub(super) fn of(policy: &Value, known: Vec<(&'static str, CelValue)>, may: &dyn Fn(&Attributes) -> bool) -> Self {
         let fails_open = policy.text(&["spec", "failurePolicy"]) == "Ignore";
         let failure = |message: String| Self {
             refused: vec![Decision { index: 0, message, reason: String::new() }],
             notes: Vec::new(),
         };
-        match conditions_hold(policy.items(&["spec", "matchConditions"]), &known) {
+        match conditions_hold(policy.items(&["spec", "matchConditions"]), &known, may) {
             Ok(true) => {}
             Ok(false) => return Self::default(),
             Err(_) if fails_open => return Self::default(),
             Err(why) => return failure(why),
         }
         let budget = Budget::new(OBJECT_COST_MAX);
-        let mut run = Run { policy, known, made: BTreeMap::new(), broken: BTreeMap::new(), budget };
+        let mut run = Run { policy, may, known, made: BTreeMap::new(), broken: BTreeMap::new(), budget };
         let mut out = Self::default();
         for (index, validation) in policy.items(&["spec", "validations"]).iter().enumerate() {
             out.refused.extend(run.validation(index, validation, fails_open));
@@ -67,6 +68,7 @@ impl Evaluation {
 
 struct Run<'p> {
     policy: &'p Value,
+    may: &'p dyn Fn(&Attributes) -> bool,
     known: Vec<(&'static str, CelValue)>,
     /// Composite variables that were evaluated.
     made: BTreeMap<String, CelValue>,
@@ -133,7 +135,7 @@ impl Run<'_> {
     fn run(&mut self, program: &Program) -> Result<CelValue, EvalError> {
         let mut variables = self.known.clone();
         variables.push(("variables", map_of(&self.made)));
-        evaluate(program, &variables, &mut self.budget)
+        evaluate_asking(program, &variables, &mut self.budget, self.may)
     }
 
     /// Evaluates the composite variables that the program reads, and those that they read. What fails is left out, so

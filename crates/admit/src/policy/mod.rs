@@ -106,7 +106,7 @@ impl Run<'_> {
             for param in params {
                 let mut known = shared.clone();
                 known.push(("params", param.as_ref().map_or(crate::cel::CelValue::Null, crate::cel::from_json)));
-                self.settle(policy, binding, Evaluation::of(policy, known), effects);
+                self.settle(policy, binding, Evaluation::of(policy, known, self.case.world.may), effects);
             }
         }
     }
