@@ -1,5 +1,6 @@
 //! Chores of the project: `cargo xtask <chore>`. This file only dispatches; each chore is a module.
 
+mod bench;
 mod crash;
 mod floors;
 mod schema;
@@ -17,6 +18,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
+    /// Measure the figures of the targets on a server of its own.
+    Bench(bench::Args),
     /// Open every state in which a power loss can leave the store's files, and check what was promised.
     Crash(crash::Args),
     /// Check that crates use only what stands on lower floors.
@@ -27,6 +30,7 @@ enum Chore {
 
 fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
+        Chore::Bench(args) => bench::run(&args),
         Chore::Crash(args) => crash::run(&args),
         Chore::Floors => floors::run(),
         Chore::Schema(args) => schema::run(&args),
