@@ -32,6 +32,8 @@ pub(crate) struct World {
     pub notes: Vec<String>,
     /// Only the first action of a turn is performed, then everything known is forgotten.
     pub crashing: bool,
+    /// Every action is sent twice, as after a lost answer.
+    pub repeating: bool,
     /// Looks at every state on the way.
     pub inspect: Option<Box<dyn Fn(&View)>>,
 }
@@ -53,6 +55,7 @@ impl World {
             log: Vec::new(),
             notes: Vec::new(),
             crashing: false,
+            repeating: false,
             inspect: None,
         }
     }
@@ -205,8 +208,11 @@ impl World {
                 self.wakes[index].insert(key, self.now.after(Duration::from_secs(1)));
                 return;
             }
-            match self.perform(effect.action) {
+            match self.perform(effect.action.clone()) {
                 Ok(()) => {
+                    if self.repeating {
+                        let _ = self.perform(effect.action);
+                    }
                     self.notes.extend(effect.note.iter().filter(|n| n.severity.is_some()).map(text));
                     self.log.push(line);
                 }
