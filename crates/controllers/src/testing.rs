@@ -171,13 +171,16 @@ fn digest(object: &Value) -> Value {
     object
 }
 
-/// Plays a story in a world that lives and in one that dies after every write; both must end the same.
+/// Plays a story in a world that lives, in one that dies after every write, and in one that loses every answer and so
+/// asks twice; all must end the same.
 pub(crate) fn the_same_after_crashes(controllers: fn() -> Vec<Controller>, story: impl Fn(&mut Cluster)) {
-    let play = |crashing: bool| {
+    let play = |crashing: bool, repeating: bool| {
         let mut cluster = Cluster::new(controllers());
-        cluster.world.crashing = crashing;
+        (cluster.world.crashing, cluster.world.repeating) = (crashing, repeating);
         story(&mut cluster);
         cluster.digest()
     };
-    assert_eq!(play(false), play(true));
+    let plain = play(false, false);
+    assert_eq!(plain, play(true, false), "after crashes");
+    assert_eq!(plain, play(false, true), "after repeated writes");
 }
