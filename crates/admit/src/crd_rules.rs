@@ -265,7 +265,8 @@ impl RuleCase<'_> {
         let rule = self.named();
         match error {
             EvalError::Overload(_) => format!(
-                "'{error}': call arguments did not match a supported operator, function or macro signature for rule: {rule}"
+                "'{error}': call arguments did not match a supported operator, function or macro signature for \
+                 rule: {rule}"
             ),
             EvalError::CallCost => {
                 format!(

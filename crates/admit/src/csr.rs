@@ -43,8 +43,8 @@ pub struct CsrFacts {
 }
 
 impl CsrFacts {
-    /// Reads a PEM block of type `CERTIFICATE REQUEST`; the error is upstream's sentence where it has one. The signature
-    /// is left to the signer.
+    /// Reads a PEM block of type `CERTIFICATE REQUEST`; the error is upstream's sentence where it has one. The
+    /// signature is left to the signer.
     pub fn parse(pem: &[u8]) -> Result<Self, String> {
         let wrong_type = || "PEM block type must be CERTIFICATE REQUEST".to_owned();
         if pem.len() > REQUEST_BYTES_MAX {

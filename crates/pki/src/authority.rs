@@ -35,8 +35,8 @@ impl fmt::Debug for Authority {
 }
 
 impl Authority {
-    /// Reads `NAME.key` and `NAME.crt` in `dir`, or makes them. The key is written first: a crash between the two leaves
-    /// a key without certificate, and the next start makes the certificate for it.
+    /// Reads `NAME.key` and `NAME.crt` in `dir`, or makes them. The key is written first: a crash between the two
+    /// leaves a key without certificate, and the next start makes the certificate for it.
     pub(crate) fn load_or_create(
         dir: &Path,
         name: &str,

@@ -132,7 +132,8 @@ fn read<T: Clone + 'static>(value: &Value) -> Result<T, ExecutionError> {
 type Answer = Result<Value, ExecutionError>;
 
 pub(super) fn register(context: &mut Context<'static>) {
-    const SETTERS: [(&str, fn(&mut Question, String)); 6] = [
+    type Setter = (&'static str, fn(&mut Question, String));
+    const SETTERS: [Setter; 6] = [
         ("path", |question, text| question.path = text),
         ("group", |question, text| question.group = text),
         ("resource", |question, text| question.resource = text),

@@ -119,7 +119,8 @@ impl Run<'_> {
         let name = policy.name();
         let message = match binding {
             Some(binding) => format!(
-                "ValidatingAdmissionPolicy '{name}' with binding '{}' denied request: failed to configure binding: {why}",
+                "ValidatingAdmissionPolicy '{name}' with binding '{}' denied request: failed to configure \
+                 binding: {why}",
                 binding.name()
             ),
             None => format!("ValidatingAdmissionPolicy '{name}' denied request: failed to configure policy: {why}"),
