@@ -1,4 +1,4 @@
-// Command informer runs client-go's typed clients (protobuf by default), shared
+// Command informer runs client-go's typed clients (which send protobuf), shared
 // informers (WatchList by default) and leader election against the server that
 // $KUBECONFIG names. It needs no controllers there: only the API.
 package main
@@ -63,7 +63,7 @@ func main() {
 	identity(ctx, cfg, cs, ns)
 	informer(ctx, cfg, cs, ns)
 	election(ctx, cs, ns)
-	traffic.CheckProtobuf(&c)
+	traffic.CheckTypes(&c)
 
 	cleanUp()
 	c.Finish()

@@ -142,19 +142,20 @@ func (t *Traffic) Where(keep func(Exchange) bool) []Exchange {
 	return out
 }
 
-// CheckProtobuf checks that some requests for the built-in resources asked for
-// protobuf, and that each of those that had an answer was answered in protobuf.
-func (t *Traffic) CheckProtobuf(c *Checks) {
-	const protobuf = "application/vnd.kubernetes.protobuf"
+// CheckTypes checks that some requests for the built-in resources asked for
+// protobuf, and that each of those that had an answer was answered in a form that
+// the client can read: which of them is the server's choice.
+func (t *Traffic) CheckTypes(c *Checks) {
+	const protobuf, json = "application/vnd.kubernetes.protobuf", "application/json"
 	asked := t.Where(func(e Exchange) bool { return strings.HasPrefix(e.Accept, protobuf) })
 	c.True("built-in resources are asked for in protobuf", len(asked) > 0, "no such request")
 	var other []Exchange
 	for _, e := range asked {
-		if !strings.HasPrefix(e.ResponseType, protobuf) {
+		if !strings.HasPrefix(e.ResponseType, protobuf) && !strings.HasPrefix(e.ResponseType, json) {
 			other = append(other, e)
 		}
 	}
-	c.True("requests for protobuf are answered in protobuf", len(other) == 0, fmt.Sprintf("%+v", other))
+	c.True("and answered in protobuf or JSON", len(other) == 0, fmt.Sprintf("%+v", other))
 }
 
 type roundTripper func(*http.Request) (*http.Response, error)

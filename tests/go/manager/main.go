@@ -1,7 +1,7 @@
 // Command manager runs a controller-runtime manager against the server that
 // $KUBECONFIG names. It defines a Widget resource, reconciles each Widget to a
 // ConfigMap of the same name and checks that the two converge. Built-in
-// resources go over the wire as protobuf, Widgets as JSON. It needs no
+// resources are sent as protobuf, Widgets as JSON. It needs no
 // controllers on the server: only the API.
 package main
 
@@ -73,7 +73,7 @@ func main() {
 
 	if established {
 		runManager(ctx, cfg, ns)
-		traffic.CheckProtobuf(&c)
+		traffic.CheckTypes(&c)
 	}
 
 	c.OK("delete the CRD", crds.Delete(ctx, "widgets.example.com", metav1.DeleteOptions{}))
