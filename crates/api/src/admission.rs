@@ -1,7 +1,7 @@
 //! The bridge to the admission steps: what they see of a request, and their side effects as part of its transaction.
 
 use admit::admission::{Case, Effects, Operation, Request as Asked, World as Seen};
-use admit::{Attributes, chain};
+use admit::{Attributes, chain, policy, rbac};
 use meta::{ApiError, Gvk};
 use serde_json::Value;
 use store::{Keyspace, Op, Precondition};
@@ -23,10 +23,29 @@ impl Review<'_> {
         self.with_case(world, |case| match new {
             Some(new) => {
                 chain::mutate(case, new, effects)?;
-                chain::validate(case, Some(new), effects)
+                chain::validate(case, Some(new), effects)?;
+                self.refuse_escalation(case, world, new)?;
+                policy::validate(case, Some(new), effects)
             }
-            None => chain::validate(case, None, effects),
+            None => {
+                chain::validate(case, None, effects)?;
+                policy::validate(case, None, effects)
+            }
         })
+    }
+
+    /// Nobody grants what they do not hold.
+    fn refuse_escalation(&self, case: &Case<'_>, world: World<'_>, new: &Value) -> Result<(), ApiError> {
+        let asked = self.attributes;
+        if asked.group != rbac::GROUP || !asked.subresource.is_empty() {
+            return Ok(());
+        }
+        let view = world.authorizer.view(world.snapshot);
+        match asked.resource.as_str() {
+            "roles" | "clusterroles" => rbac::check_role(&view, asked, case.world.may, self.old, new),
+            "rolebindings" | "clusterrolebindings" => rbac::check_binding(&view, asked, case.world.may, self.old, new),
+            _ => Ok(()),
+        }
     }
 
     /// Charges quotas; the last step.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use admit::Attributes;
+use admit::{Attributes, crd_rules};
 use admit::admission::{Effects, Operation};
 use kinds::{KindDef, Rules, UpdateOf, object_meta};
 use meta::{ApiError, FieldError, FieldPath, Gvk, ObjectExt};
@@ -174,11 +174,9 @@ impl Write {
             (Rules::BuiltIn(rules), None) => (rules.validate)(&self.new),
             (Rules::BuiltIn(rules), Some(old)) => (rules.validate_update)(&self.new, old, self.update_of),
             (Rules::Custom, old) => {
-                let mut errors = schema::validate::check(self.kind.schema.get(), &self.new, &FieldPath::ROOT);
-                if errors.is_empty() {
-                    let _ = old; // SHIM: CEL rules
-                }
-                errors
+                let errors = schema::validate::check(self.kind.schema.get(), &self.new, &FieldPath::ROOT);
+                // Rules read fields of the types that the schema promises: they come after it.
+                if errors.is_empty() { crd_rules::validate(self.kind.schema.get(), &self.new, old).errors } else { errors }
             }
         }
     }
