@@ -101,10 +101,20 @@ fn apply(world: World<'_>, request: &Request) -> Result<Write, ApiError> {
     let merged = managed::apply(&writer, live, &config, request.options.force == Some(true))?.object;
     let mut write = match old {
         Some(old) => apply_change(request, old, merged, &config)?,
-        None => apply_create(world, request, merged),
+        None => {
+            may_create(world, request)?;
+            apply_create(world, request, merged)
+        }
     };
     write.warnings = decoded.warnings;
     Ok(write)
+}
+
+/// Applying an object that is not there creates it: the right to patch is not enough.
+fn may_create(world: World<'_>, request: &Request) -> Result<(), ApiError> {
+    let asked = admit::Attributes { verb: "create".to_owned(), ..request.attributes() };
+    let decision = world.authorizer.authorize(world.snapshot, &asked);
+    if decision.is_allowed() { Ok(()) } else { Err(asked.forbidden(decision.reason())) }
 }
 
 fn located(mut config: Value, request: &Request) -> Result<Value, ApiError> {

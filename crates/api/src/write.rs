@@ -138,6 +138,11 @@ impl Write {
                 return Ok(Attempt::Answer(self.answer_old()));
             }
         }
+        // A name that is visibly taken needs no transaction to find out. A generated one is tried again by the store's
+        // own precondition, with another suffix.
+        if self.old.is_none() && !self.name_generated && world.snapshot.get_key(&self.key()).is_some() {
+            return Err(ApiError::already_exists(&self.kind.group_resource(), self.new.name()));
+        }
         if self.dry_run {
             return Ok(Attempt::Answer(self.answer_dry()));
         }
@@ -210,11 +215,16 @@ impl Write {
         Answer { code: self.code, body: Body::Tree(tree), warnings: self.warnings }
     }
 
-    fn commit(self, world: World<'_>) -> Commit {
-        let key = match self.kind.is_namespaced() {
+    /// Where the object is stored.
+    fn key(&self) -> store::Key {
+        match self.kind.is_namespaced() {
             true => store::Key::new(self.kind.collection(), format!("{}/{}", self.new.namespace(), self.new.name())),
             false => store::Key::new(self.kind.collection(), self.new.name()),
-        };
+        }
+    }
+
+    fn commit(self, world: World<'_>) -> Commit {
+        let key = self.key();
         let author = Author {
             manager: &self.manager,
             user: &self.attributes.user.name,
