@@ -52,7 +52,7 @@ impl Catalog {
     /// The built-in kinds of this table and these custom ones in place of the custom ones it had. Built-in kinds
     /// cannot be replaced.
     pub fn with_custom(&self, defs: impl IntoIterator<Item = Arc<KindDef>>) -> Self {
-        let own = self.iter().filter(|def| def.custom.is_none()).cloned().collect::<Vec<_>>();
+        let own = self.by_kind.values().filter(|def| def.custom.is_none()).cloned().collect::<Vec<_>>();
         Self::new(own.into_iter().chain(defs))
     }
 
@@ -258,5 +258,6 @@ mod tests {
         let second = first.with_custom([custom("a.io", "Bar", "bars")]);
         assert!(second.find("foos").is_none() && second.find("bar").is_some());
         assert!(second.collection("a.io/bars").is_some());
+        assert!(second.kind(&Gvk::new("autoscaling", "v1", "Scale")).is_some());
     }
 }
