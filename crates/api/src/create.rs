@@ -37,9 +37,23 @@ pub(crate) fn fresh(kind: &KindDef, object: &mut Value, world: World<'_>) {
     fill_system_fields(object, world);
     default(kind, object);
     match &kind.rules {
-        Rules::BuiltIn(rules) => (rules.prepare_create)(object),
+        Rules::BuiltIn(rules) => {
+            (rules.prepare_create)(object);
+            fill_status(kind, object);
+        }
         Rules::Custom if kind.subresource("status").is_some() => drop(object.remove(&["status"])),
         Rules::Custom => {}
+    }
+}
+
+/// An empty status stands where upstream's types always write one: patches may then point into it.
+fn fill_status(kind: &KindDef, object: &mut Value) {
+    let field = kind.schema.get().body().and_then(|body| body.fields.get("status"));
+    let Some(field) = field.filter(|field| field.zero == schema::Zero::Fill && object.get("status").is_none()) else {
+        return;
+    };
+    if let Ok(empty) = schema::conform(field.schema.get(), Value::Object(serde_json::Map::new())) {
+        object.put(&["status"], empty.value);
     }
 }
 

@@ -17,6 +17,9 @@ use crate::StartError;
 /// Most bytes of an answer worth reading here.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
+/// The range of the addresses of Services; `pki` takes the first one for `default/kubernetes`.
+const SERVICE_CIDR: &str = "10.96.0.0/12";
+
 /// What the first objects say about this server.
 pub struct Facts {
     /// The authority's certificate, PEM.
@@ -99,6 +102,11 @@ async fn create(transport: Arc<InProcess>, path: String, object: Value) -> Resul
 fn about_the_server(facts: &Facts) -> Vec<Value> {
     let labels = json!({"component": "apiserver", "provider": "kubernetes"});
     vec![
+        json!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR",
+            "metadata": {"name": "kubernetes"},
+            "spec": {"cidrs": [SERVICE_CIDR]},
+        }),
         json!({
             "apiVersion": "v1", "kind": "Service",
             "metadata": {"name": "kubernetes", "namespace": "default", "labels": labels},
