@@ -38,10 +38,11 @@ struct Promise<'r> {
     from: usize,
 }
 
-/// Checks every image of a run, until the budget is spent or too much is wrong.
-pub fn check(seed: u64, run: &Run, budget: u64, report: &mut Report) {
+/// Checks every image of a run, until the budget is spent or too much is wrong; `twice` with a second crash during
+/// the recovery from the first.
+pub fn check(seed: u64, run: &Run, budget: u64, twice: bool, report: &mut Report) {
     let mut medium = Medium::default();
-    let mut known = Known::default();
+    let mut known = Known { twice, ..Known::default() };
     let mut dice = Dice::new(seed ^ 0xc4a5);
     for calls in 0..=run.calls.len() {
         if let Some(call) = calls.checked_sub(1).and_then(|index| run.calls.get(index))
@@ -131,6 +132,8 @@ struct Found {
 pub struct Known {
     kept: BTreeSet<(u64, usize)>,
     recovered: BTreeMap<u64, Recovered>,
+    /// Whether a second crash is tried.
+    twice: bool,
     /// Those of which all second crashes were tried.
     examined: BTreeSet<u64>,
 }
@@ -171,6 +174,9 @@ fn examine(
         must_go_on(image, promise, &first)?;
     }
     known.recovered.insert(print, first.clone());
+    if !known.twice {
+        return Ok(());
+    }
     let mut medium = image.clone();
     for call in record.calls() {
         second(&medium, promise, &first, known, dice, report)?;

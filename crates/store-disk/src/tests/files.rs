@@ -81,11 +81,11 @@ fn a_backup_does_not_replace_a_whole_file_by_half_a_one() {
 /// A store with several segments and a checkpoint, closed.
 fn closed_medium() -> Medium {
     let vfs = sim();
-    let options = Options { limits: tight(), segment_bytes: 400, checkpoint_bytes: 1, sum_every: 4, ..by_hand() };
+    let options = Options { limits: tight(), segment_bytes: 220, checkpoint_bytes: 1, sum_every: 4, ..by_hand() };
     let store = open(&vfs, &options);
-    for round in 0..24u32 {
+    for round in 0..14u32 {
         put(&store, &format!("{}", round % 5), &round.to_string()).expect("committed");
-        if round == 15 {
+        if round == 11 {
             store.0.checkpoint().expect("checkpointed");
         }
     }
