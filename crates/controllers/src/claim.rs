@@ -98,6 +98,11 @@ pub(crate) fn claim(
     Claimed { mine, transfers }
 }
 
+/// The selector in the `spec` of a workload of group `apps`.
+pub(crate) fn spec_selector(spec: &Value) -> Selector {
+    selector(spec.get("selector"))
+}
+
 /// A workload's selector; one that cannot be read or is absent matches nothing.
 pub(crate) fn selector(written: Option<&Value>) -> Selector {
     let sound = |value: &&Value| Selector::validate(value, &FieldPath::ROOT).is_empty();

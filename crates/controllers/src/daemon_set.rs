@@ -14,7 +14,7 @@ mod rolling;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use brain::facts::{Node, Pod, PodSpec};
@@ -24,7 +24,7 @@ use serde_json::Value;
 use store::{Event, Key};
 
 pub use self::facts::{Desired, Observed};
-use crate::claim::{Transfer, selector};
+use crate::claim::{Transfer, spec_selector};
 use crate::pods::{self, BURST_MAX, PODS};
 use crate::revisions::{self, REVISIONS};
 use crate::target::Target;
@@ -93,11 +93,11 @@ impl Brain for DaemonSetController {
             Watch { collection: COLLECTION, roots: |_, event| vec![event.key.clone()] },
             Watch {
                 collection: pods::COLLECTION,
-                roots: |view, event| wakes::of_child(view, event, "DaemonSet", COLLECTION, selects),
+                roots: |view, event| wakes::of_child(view, event, "DaemonSet", COLLECTION, spec_selector),
             },
             Watch {
                 collection: revisions::COLLECTION,
-                roots: |view, event| wakes::of_child(view, event, "DaemonSet", COLLECTION, selects),
+                roots: |view, event| wakes::of_child(view, event, "DaemonSet", COLLECTION, spec_selector),
             },
             Watch { collection: NODES_COLLECTION, roots: of_node },
         ],
@@ -180,10 +180,6 @@ impl Brain for DaemonSetController {
     }
 }
 
-fn selects(object: &Value, labels: &BTreeMap<String, String>) -> bool {
-    selector(object.at(&["spec", "selector"])).matches(labels)
-}
-
 /// A node concerns the sets that decide otherwise about it than before, and those whose pods were waiting for a node
 /// that is gone. Heartbeats concern nobody.
 fn of_node(view: &View, event: &Event) -> Vec<Key> {
@@ -194,7 +190,7 @@ fn of_node(view: &View, event: &Event) -> Vec<Key> {
         object.as_ref().map(|object| nodes::verdict(spec, object.meta(), &Node::of(object)))
     };
     let concerned = |set: &Object| {
-        let spec = facts::template_spec(&set.tree());
+        let spec = set.project(facts::read_template_spec);
         verdict(&spec, &before) != verdict(&spec, &now)
     };
     view.list(COLLECTION, "").into_iter().filter(concerned).map(|set| set.key).collect()
@@ -211,10 +207,8 @@ fn check(desired: &Desired, observed: &Observed, outcome: &Outcome<Step, Why>) -
                     return Err(format!("pod {name} on node {node} is not wanted, or made twice"));
                 }
             }
-            Step::Delete(pod) => {
-                if !observed.pods.iter().any(|own| own.uid() == pod.uid && !own.is_deleting()) {
-                    return Err(format!("pod {} is not to be deleted", pod.name));
-                }
+            Step::Delete(pod) if !observed.pods.iter().any(|own| own.uid() == pod.uid && !own.is_deleting()) => {
+                return Err(format!("pod {} is not to be deleted", pod.name));
             }
             _ => {}
         }

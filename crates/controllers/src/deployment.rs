@@ -18,8 +18,6 @@ mod scale;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use brain::{Action, Brain, Def, Note, Outcome, Refusal, Resource, View, Watch};
 use meta::Time;
 use serde_json::Value;
@@ -27,7 +25,7 @@ use store::{Event, Key};
 
 pub use self::facts::{Desired, Observed};
 use self::rollout::Rollout;
-use crate::claim::{Transfer, selector};
+use crate::claim::{Transfer, spec_selector};
 use crate::pods::{self, BURST_MAX};
 use crate::replica_set::{self, REPLICA_SETS};
 use crate::target::Target;
@@ -94,7 +92,7 @@ impl Brain for DeploymentController {
             Watch { collection: COLLECTION, roots: |_, event| vec![event.key.clone()] },
             Watch {
                 collection: replica_set::COLLECTION,
-                roots: |view, event| wakes::of_child(view, event, "Deployment", COLLECTION, selects),
+                roots: |view, event| wakes::of_child(view, event, "Deployment", COLLECTION, spec_selector),
             },
             Watch { collection: pods::COLLECTION, roots: of_gone_pod },
         ],
@@ -192,10 +190,6 @@ fn decide(mut rollout: Rollout<'_>) -> Outcome<Step, Why> {
         facts::Strategy::Recreate => rollout.recreate(),
         facts::Strategy::Rolling { .. } => rollout.roll(),
     }
-}
-
-fn selects(object: &Value, labels: &BTreeMap<String, String>) -> bool {
-    selector(meta::ObjectExt::at(object, &["spec", "selector"])).matches(labels)
 }
 
 /// A Deployment that recreates waits for the pods of its old ReplicaSets to go: their end concerns it.

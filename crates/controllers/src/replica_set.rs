@@ -7,7 +7,7 @@
 //! collector; others take their place.
 //! A selector that does not match its own template creates nothing: every pod would be released at once, for ever.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use brain::facts::{Pod, Seen};
 use brain::{Action, Brain, Def, Note, Outcome, Refusal, Resource, View, Watch};
@@ -16,7 +16,7 @@ use meta::{ObjectExt, Time};
 use serde_json::{Map, Value};
 use store::Key;
 
-use crate::claim::{Owner, Transfer, claim, selector};
+use crate::claim::{Owner, Transfer, claim, spec_selector};
 use crate::condition_list::ConditionList;
 use crate::pod_rank::{Doubled, rank};
 use crate::pods::{self, BURST_MAX, PODS, Readiness, is_active, is_terminating};
@@ -50,7 +50,7 @@ static FLAVOR: Flavor = Flavor {
     resource: REPLICA_SETS,
     api_version: "apps/v1",
     kind: "ReplicaSet",
-    selector: |spec| selector(spec.get("selector")),
+    selector: spec_selector,
     counts_terminating: true,
 };
 
@@ -115,7 +115,7 @@ impl Brain for ReplicaSetController {
             Watch { collection: COLLECTION, roots: |_, event| vec![event.key.clone()] },
             Watch {
                 collection: pods::COLLECTION,
-                roots: |view, event| wakes::of_child(view, event, "ReplicaSet", COLLECTION, selects),
+                roots: |view, event| wakes::of_child(view, event, "ReplicaSet", COLLECTION, spec_selector),
             },
         ],
         resync: None,
@@ -152,10 +152,6 @@ impl Brain for ReplicaSetController {
     fn explain(why: Why) -> Note {
         explain(why)
     }
-}
-
-fn selects(object: &Value, labels: &BTreeMap<String, String>) -> bool {
-    object.get("spec").is_some_and(|spec| (FLAVOR.selector)(spec).matches(labels))
 }
 
 pub(crate) fn observe(view: &View, key: &Key, flavor: &'static Flavor) -> Option<(Desired, Observed)> {

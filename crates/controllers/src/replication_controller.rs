@@ -3,8 +3,6 @@
 //! It decides as [`crate::replica_set`] does, on another kind: its selector is a plain map, which is the template's
 //! labels where it is absent, and its status does not count pods being deleted. Contract and rest are the same.
 
-use std::collections::BTreeMap;
-
 use brain::{Action, Brain, Def, Note, Outcome, Refusal, Resource, View, Watch};
 use meta::labels::Selector;
 use meta::{ObjectExt, Time};
@@ -34,10 +32,6 @@ fn selector(spec: &Value) -> Selector {
     pairs.filter(|pairs| !pairs.is_empty()).map_or_else(Selector::nothing, Selector::from_map)
 }
 
-fn selects(object: &Value, labels: &BTreeMap<String, String>) -> bool {
-    object.get("spec").is_some_and(|spec| selector(spec).matches(labels))
-}
-
 impl Brain for ReplicationControllerController {
     const DEF: Def = Def {
         name: "replication",
@@ -47,7 +41,7 @@ impl Brain for ReplicationControllerController {
             Watch { collection: COLLECTION, roots: |_, event| vec![event.key.clone()] },
             Watch {
                 collection: pods::COLLECTION,
-                roots: |view, event| wakes::of_child(view, event, "ReplicationController", COLLECTION, selects),
+                roots: |view, event| wakes::of_child(view, event, "ReplicationController", COLLECTION, selector),
             },
         ],
         resync: None,
@@ -89,6 +83,8 @@ impl Brain for ReplicationControllerController {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeMap;
+
     use crate::testing::{Cluster, the_same_after_crashes};
     use brain::Controller;
     use serde_json::json;

@@ -16,15 +16,13 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
-
 use brain::{Action, Brain, Def, Note, Outcome, Refusal, Resource, View, Watch};
 use meta::{ObjectExt, Time};
 use serde_json::Value;
 use store::{Event, Key};
 
 pub use self::facts::{Desired, Observed};
-use crate::claim::{Transfer, selector};
+use crate::claim::{Transfer, spec_selector};
 use crate::pods::{self, BURST_MAX, PODS};
 use crate::revisions::{self, REVISIONS};
 use crate::target::Target;
@@ -99,7 +97,7 @@ impl Brain for StatefulSetController {
             Watch { collection: pods::COLLECTION, roots: of_pod },
             Watch {
                 collection: revisions::COLLECTION,
-                roots: |view, event| wakes::of_child(view, event, "StatefulSet", COLLECTION, selects),
+                roots: |view, event| wakes::of_child(view, event, "StatefulSet", COLLECTION, spec_selector),
             },
             Watch { collection: CLAIMS_COLLECTION, roots: of_claim },
         ],
@@ -189,13 +187,9 @@ impl Brain for StatefulSetController {
     }
 }
 
-fn selects(object: &Value, labels: &BTreeMap<String, String>) -> bool {
-    selector(object.at(&["spec", "selector"])).matches(labels)
-}
-
 /// A pod concerns its controller, and the set whose name it has, whoever made it.
 fn of_pod(view: &View, event: &Event) -> Vec<Key> {
-    let mut keys = wakes::of_child(view, event, "StatefulSet", COLLECTION, selects);
+    let mut keys = wakes::of_child(view, event, "StatefulSet", COLLECTION, spec_selector);
     if let Some((set, _)) = event.key.item.rsplit_once('-') {
         let named = Key::new(COLLECTION, set);
         if !keys.contains(&named) && view.get_key(&named).is_some() {

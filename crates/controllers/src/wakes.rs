@@ -1,20 +1,22 @@
 //! Which workloads a change of a child concerns.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use brain::{Meta, Object, View, key};
+use meta::labels::Selector;
 use serde_json::Value;
 use store::{Change, Event, Key};
 
 /// The workloads of `kind`, stored in `collection`, that a change of a child concerns: the one that controls it, the
-/// one that did, and, for a child without a controller, those whose `selects` says that they might adopt it.
+/// one that did, and, for a child without a controller, those that select it and so might adopt it. `selector` reads
+/// the selector of such a workload's `spec`.
 pub(crate) fn of_child(
     view: &View,
     event: &Event,
     kind: &str,
     collection: &str,
-    selects: fn(&Value, &BTreeMap<String, String>) -> bool,
+    selector: fn(&Value) -> Selector,
 ) -> Vec<Key> {
     let now = Object::new(event.key.clone(), Arc::clone(&event.entry));
     let before = event.previous.as_ref().map(|entry| Object::new(event.key.clone(), Arc::clone(entry)));
@@ -24,11 +26,22 @@ pub(crate) fn of_child(
     }
     if event.change != Change::Deleted && now.meta().controller().is_none() {
         let candidates = view.list(collection, &now.meta().namespace);
-        keys.extend(candidates.into_iter().filter(|c| selects(&c.tree(), &now.meta().labels)).map(|c| c.key));
+        keys.extend(candidates.into_iter().filter(|c| selects(c, selector, now.meta())).map(|c| c.key));
     }
     keys.into_iter().collect()
 }
 
 fn controller<'m>(meta: &'m Meta, kind: &str) -> Option<&'m str> {
     meta.controller().filter(|owner| &*owner.kind == kind).map(|owner| &*owner.name)
+}
+
+/// A workload's selector, read once per stored revision: every pod that nobody controls asks for it.
+struct Read(Selector);
+
+fn selects(workload: &Object, selector: fn(&Value) -> Selector, child: &Meta) -> bool {
+    let read = workload.project(|bytes| {
+        let tree: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        Read(tree.get("spec").map_or_else(Selector::nothing, selector))
+    });
+    read.0.matches(&child.labels)
 }

@@ -187,3 +187,40 @@ fn changed_since(old: &Snapshot, new: &Snapshot) -> Vec<Collection> {
     names.retain(|name| !new.is_same_collection(old, name));
     names
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use store::{Keyspace, Mem, Op, Txn};
+
+    fn put(store: &Mem, item: &str, owners: &str) {
+        let value = format!(r#"{{"metadata":{{"name":"{item}","ownerReferences":{owners}}}}}"#).into();
+        let key = Key::new("core/pods", item);
+        let op = Op::Put { key, value, annex: "".into(), stamp_at: None, keyspace: Keyspace::Durable };
+        store.submit(Txn { preconditions: Vec::new(), ops: vec![op] }, Box::new(|done| drop(done.expect("committed"))));
+    }
+
+    #[test]
+    fn orphans_and_dependents_follow_the_events() {
+        let store = Mem::new();
+        let mut mirror = Mirror::of(&store);
+        let mut check = |orphans: &[&str], dependents: &[&str]| {
+            assert!(mirror.advance(&store, |_, _| {}));
+            for view in [mirror.view(), &View::of(store.snapshot())] {
+                let items = |objects: Vec<Object>| objects.iter().map(|o| o.key.item.to_string()).collect::<Vec<_>>();
+                assert_eq!(items(view.orphans("core/pods", "a")), orphans);
+                assert_eq!(items(view.dependents("rs")), dependents);
+            }
+        };
+        put(&store, "a/bare", "[]");
+        put(&store, "a/owned", r#"[{"uid":"rs","controller":true}]"#);
+        put(&store, "a/linked", r#"[{"uid":"rs"}]"#);
+        put(&store, "ab/bare", "[]");
+        check(&["a/bare", "a/linked"], &["a/linked", "a/owned"]);
+        put(&store, "a/bare", r#"[{"uid":"rs","controller":true}]"#);
+        put(&store, "a/owned", "[]");
+        check(&["a/linked", "a/owned"], &["a/bare", "a/linked"]);
+        put(&store, "a/linked", r#"[{"uid":"rs","controller":true}]"#);
+        check(&["a/owned"], &["a/bare", "a/linked"]);
+    }
+}

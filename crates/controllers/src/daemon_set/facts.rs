@@ -115,8 +115,13 @@ impl Observed {
     }
 }
 
+/// The pod spec in a stored DaemonSet's template: every change of a node asks for it.
+pub(super) fn read_template_spec(bytes: &[u8]) -> PodSpec {
+    template_spec(&serde_json::from_slice(bytes).unwrap_or_default())
+}
+
 /// The pod spec in a DaemonSet's template.
-pub(super) fn template_spec(tree: &Value) -> PodSpec {
+fn template_spec(tree: &Value) -> PodSpec {
     let spec = tree.at(&["spec", "template", "spec"]).cloned().unwrap_or_default();
     serde_json::from_value(spec).unwrap_or_default()
 }
@@ -128,7 +133,7 @@ pub(super) fn observe(view: &View, key: &Key) -> Option<(Desired, Observed)> {
     let desired = Desired::read(&object, &tree)?;
     let status = tree.get("status").cloned().unwrap_or_default();
     let collisions = status.int(&["collisionCount"]).unwrap_or(0);
-    let spec = template_spec(&tree);
+    let spec = object.project(read_template_spec);
     let node = |object: Object| {
         let verdict = verdict(&spec, object.meta(), &Node::of(&object));
         NodeSeen { name: object.meta().name.to_string(), verdict }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::claim::selector;
 use crate::testing::{pod, seen};
 use serde_json::json;
 
