@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use brain::facts::{Node, Pod, PodSpec};
 use brain::{Action, Brain, Def, Note, Object, Outcome, Refusal, Resource, View, Watch};
-use meta::{ObjectExt, Time};
+use meta::Time;
 use serde_json::Value;
 use store::{Event, Key};
 

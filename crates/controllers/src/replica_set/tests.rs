@@ -68,7 +68,10 @@ fn as_many_pods_as_wanted() {
         vec![ready("b"), pod("a", "Pending", false), ready("c")],
         Value::Null,
         &[
-            r#"{"availableReplicas":2,"fullyLabeledReplicas":3,"observedGeneration":1,"readyReplicas":2,"replicas":3,"terminatingReplicas":0}"#,
+            concat!(
+                r#"{"availableReplicas":2,"fullyLabeledReplicas":3,"observedGeneration":1,"readyReplicas":2,"#,
+                r#""replicas":3,"terminatingReplicas":0}"#
+            ),
             "delete a",
             "delete b",
         ],

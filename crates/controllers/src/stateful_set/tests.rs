@@ -22,7 +22,10 @@ fn set(replicas: i64, extra: Value) -> Value {
             "replicas": replicas, "serviceName": "db", "podManagementPolicy": "OrderedReady",
             "revisionHistoryLimit": 1, "selector": {"matchLabels": {"app": "db"}},
             "updateStrategy": {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}},
-            "template": {"metadata": {"labels": {"app": "db"}}, "spec": {"containers": [{"name": "db", "image": "db:1"}]}},
+            "template": {
+                "metadata": {"labels": {"app": "db"}},
+                "spec": {"containers": [{"name": "db", "image": "db:1"}]},
+            },
         },
     });
     for (field, value) in extra.as_object().into_iter().flatten() {
