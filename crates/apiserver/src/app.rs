@@ -11,6 +11,7 @@ use kinds::Catalog;
 use store::{Snapshot, Store};
 use tokio::sync::Semaphore;
 
+use crate::catalog::Source;
 use crate::discovery::Published;
 use crate::hub::Hub;
 
@@ -65,8 +66,8 @@ impl App {
     /// An API server on a store. It serves the custom kinds that the store already has.
     pub fn new(config: AppConfig) -> Arc<App> {
         let hub = Hub::new(&*config.store);
-        let catalog = crate::catalog::read(&config.store.snapshot());
-        let app = Arc::new(App {
+        let catalog = Published::new(Source::of(&config.store.snapshot()));
+        Arc::new(App {
             store: config.store,
             clock: config.clock,
             ids: config.ids,
@@ -77,26 +78,31 @@ impl App {
             hub,
             reads: Semaphore::new(READS_IN_FLIGHT_MAX),
             writes: Semaphore::new(WRITES_IN_FLIGHT_MAX),
-            catalog: RwLock::new(Arc::new(Published::new(catalog))),
+            catalog: RwLock::new(Arc::new(catalog)),
             ready: AtomicBool::new(false),
             stopping: tokio::sync::watch::Sender::new(false),
-        });
-        crate::catalog::follow(&app);
-        app
+        })
     }
 
     /// The kinds served now, with the documents about them.
     pub(crate) fn published(&self) -> Arc<Published> {
-        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+        let published = Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner));
+        if published.source.is_current(&self.store.snapshot()) {
+            return published;
+        }
+        // Those who come meanwhile need the new one too, so they wait here. The state is read behind the lock: a
+        // catalog is never replaced by an older one.
+        let mut slot = self.catalog.write().unwrap_or_else(PoisonError::into_inner);
+        let snapshot = self.store.snapshot();
+        if !slot.source.is_current(&snapshot) {
+            *slot = Arc::new(Published::new(Source::of(&snapshot)));
+        }
+        Arc::clone(&slot)
     }
 
     /// The kinds served now.
     pub fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.published().catalog)
-    }
-
-    pub(crate) fn publish(&self, catalog: Catalog) {
-        *self.catalog.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(Published::new(catalog));
     }
 
     /// The newest state.

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::app::App;
+use crate::catalog::Source;
 use crate::negotiate;
 use crate::respond::{full, json_response, typed_response};
 
@@ -23,6 +24,8 @@ const AGGREGATED: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGrou
 pub struct Published {
     /// The kinds.
     pub catalog: Arc<Catalog>,
+    /// What they were read from.
+    pub source: Source,
     documents: BTreeMap<String, Bytes>,
     aggregated: BTreeMap<&'static str, (Bytes, String)>,
     /// OpenAPI documents, made when first asked for.
@@ -30,9 +33,9 @@ pub struct Published {
 }
 
 impl Published {
-    /// Makes the documents of a catalog.
-    pub fn new(catalog: Catalog) -> Published {
-        let catalog = Arc::new(catalog);
+    /// Reads a catalog and makes its documents.
+    pub fn new(source: Source) -> Published {
+        let catalog = Arc::new(source.read());
         let mut documents = BTreeMap::new();
         let mut put = |path: String, tree: Value| drop(documents.insert(path, to_bytes(&tree)));
         put("/api".to_owned(), legacy_versions());
@@ -52,7 +55,7 @@ impl Published {
             (root, (bytes, hash))
         });
         let openapi = crate::openapi::Documents::new(Arc::clone(&catalog));
-        Published { catalog, documents, aggregated: BTreeMap::from(aggregated), openapi }
+        Published { catalog, source, documents, aggregated: BTreeMap::from(aggregated), openapi }
     }
 }
 

@@ -89,6 +89,13 @@ impl Snapshot {
         }
     }
 
+    /// This state without the other collections: keeping it keeps only that collection's memory. O(1).
+    pub fn only(&self, collection: &str) -> Snapshot {
+        let kept = self.collections.get_key_value(collection);
+        let collections = kept.map(|(name, items)| (Arc::clone(name), items.clone())).into_iter().collect();
+        Snapshot { revision: self.revision, collections }
+    }
+
     /// A state from its items, which are taken in as they come (in order is fastest).
     pub fn build(revision: Revision, items: impl IntoIterator<Item = (Key, Arc<Entry>)>) -> Snapshot {
         let mut snapshot = Snapshot { revision, ..Snapshot::default() };
