@@ -62,6 +62,8 @@ pub struct Payload {
 pub(crate) struct Decoded {
     /// The object, conforming to the schema.
     pub object: Value,
+    /// The schema does not know all that was sent.
+    pub has_unknown: bool,
     /// Unknown and duplicate fields, in upstream's words.
     pub warnings: Vec<String>,
 }
@@ -73,16 +75,13 @@ pub(crate) fn decode(payload: &Payload, gvk: &Gvk, schema: &Schema, validation: 
     conform(tree, schema, validation, complaints)
 }
 
-/// Decodes a part of an object (an apply configuration), in which zero values count.
-pub(crate) fn decode_partial(
-    payload: &Payload,
-    gvk: &Gvk,
-    schema: &Schema,
-    validation: FieldValidation,
-) -> Result<Decoded, ApiError> {
-    let (mut tree, complaints) = tree_of(payload, gvk, schema)?;
+/// Decodes a part of an object (an apply configuration), in which zero values count. Whether merging takes it is the
+/// first question, so that complaints wait to be [`judged`] and unknown fields are none of them.
+pub(crate) fn decode_partial(payload: &Payload, gvk: &Gvk, schema: &Schema) -> Result<Decoded, ApiError> {
+    let (mut tree, duplicates) = tree_of(payload, gvk, schema)?;
     expect_kind(&mut tree, gvk)?;
-    conform_as(tree, schema, validation, complaints, Mode::Partial)
+    let conformed = conformed(tree, schema, Mode::Partial)?;
+    Ok(Decoded { object: conformed.value, has_unknown: !conformed.unknown.is_empty(), warnings: duplicates })
 }
 
 /// Drops what the schema does not know, refuses wrong types, and deals with complaints as the request asks.
@@ -92,30 +91,28 @@ pub(crate) fn conform(
     validation: FieldValidation,
     duplicates: Vec<String>,
 ) -> Result<Decoded, ApiError> {
-    conform_as(tree, schema, validation, duplicates, Mode::Whole)
-}
-
-fn conform_as(
-    tree: Value,
-    schema: &Schema,
-    validation: FieldValidation,
-    duplicates: Vec<String>,
-    mode: Mode,
-) -> Result<Decoded, ApiError> {
-    let conformed = schema::conform_as(schema, tree, mode).map_err(|error| ApiError::bad_request(error.to_string()))?;
+    let conformed = conformed(tree, schema, Mode::Whole)?;
+    let has_unknown = !conformed.unknown.is_empty();
     let mut complaints = conformed.unknown;
     complaints.extend(duplicates);
-    let mut decoded = Decoded { object: conformed.value, warnings: Vec::new() };
+    Ok(Decoded { object: conformed.value, has_unknown, warnings: judged(complaints, validation)? })
+}
+
+fn conformed(tree: Value, schema: &Schema, mode: Mode) -> Result<schema::Conformed, ApiError> {
+    schema::conform_as(schema, tree, mode).map_err(|error| ApiError::bad_request(error.to_string()))
+}
+
+/// What becomes of complaints: an error, warnings or nothing.
+pub(crate) fn judged(mut complaints: Vec<String>, validation: FieldValidation) -> Result<Vec<String>, ApiError> {
     match validation {
         FieldValidation::Strict if !complaints.is_empty() => {
             Err(ApiError::bad_request(format!("strict decoding error: {}", complaints.join(", "))))
         }
         FieldValidation::Warn => {
             complaints.truncate(FIELD_WARNINGS_MAX);
-            decoded.warnings = complaints;
-            Ok(decoded)
+            Ok(complaints)
         }
-        _ => Ok(decoded),
+        _ => Ok(Vec::new()),
     }
 }
 

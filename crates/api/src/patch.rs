@@ -88,7 +88,7 @@ fn apply(world: World<'_>, request: &Request) -> Result<Write, ApiError> {
             "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
         ));
     }
-    let decoded = body::decode_partial(&request.body, &kind.gvk(), kind.schema.get(), request.options.field_validation)?;
+    let decoded = body::decode_partial(&request.body, &kind.gvk(), kind.schema.get())?;
     let config = located(decoded.object, request)?;
     let entry = world.snapshot.get_key(&request.target.key());
     let old = entry.map(|entry| Old::of(kind, entry)).transpose()?;
@@ -97,6 +97,9 @@ fn apply(world: World<'_>, request: &Request) -> Result<Write, ApiError> {
     }
     let api_version = kind.group_version().to_string();
     let writer = create::writer(kind, request.manager(), &api_version, &request.target.subresource, world);
+    if decoded.has_unknown {
+        managed::check(&writer, &located(body::decode_any(&request.body)?, request)?)?;
+    }
     let live = old.as_ref().map(|old| &old.tree);
     let merged = managed::apply(&writer, live, &config, request.options.force == Some(true))?.object;
     let mut write = match old {

@@ -134,11 +134,12 @@ fn keep_other_half(kind: &KindDef, old: &Value, new: &mut Value, what: UpdateOf)
             merged.remove(&["metadata", "resourceVersion"]);
             *new = merged;
         }
-        _ if has_status => {
+        UpdateOf::Main if has_status => {
             let source = old.clone();
             restore(new, &source, "status");
         }
-        _ => {}
+        // Other addresses write what their kinds say.
+        UpdateOf::Main | UpdateOf::Other(_) => {}
     }
 }
 

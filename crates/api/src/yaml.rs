@@ -18,7 +18,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
         Ok(value) => Ok((value, Vec::new())),
         // Either broken or a duplicate key: reading again with the last one winning tells which.
         Err(strict) => match read(text, DuplicateKeyPolicy::LastWins) {
-            Ok(value) => Ok((value, vec![first_line(&strict)])),
+            Ok(value) => Ok((value, vec![duplicate(&strict)])),
             Err(error) => Err(refuse(first_line(&error))),
         },
     }
@@ -43,6 +43,28 @@ fn integral(value: Value) -> Value {
     }
 }
 
+/// The complaint about a duplicate key, in the words of Go's decoder, which clients look for.
+fn duplicate(error: &str) -> String {
+    let error = first_line(error);
+    let parts = error.strip_prefix("error: ").unwrap_or(&error).split_once(": duplicate mapping key: ");
+    let Some((place, key)) = parts else { return error };
+    let line = place.split_whitespace().nth(1).unwrap_or("?");
+    let key = key.split(", set ").next().unwrap_or(key);
+    format!("yaml: unmarshal errors:\n  line {line}: key {key:?} already set in map")
+}
+
 fn first_line(text: &str) -> String {
     text.lines().next().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn duplicates_are_named_with_their_line() {
+        let (value, duplicates) = decode(b"\nspec:\n  foo: a\n  foo: b\n").expect("YAML");
+        assert_eq!(value["spec"]["foo"], "b");
+        assert_eq!(duplicates, ["yaml: unmarshal errors:\n  line 4: key \"foo\" already set in map"]);
+    }
 }

@@ -115,8 +115,24 @@ pub fn each<'k>(
     put(PATCH, json!({"type": "object"}));
     built_in.into_iter().for_each(|name| put(name, version.of_built_in(name).unwrap_or_default()));
     for (name, kind) in own {
-        put(&name, version.of_schema(kind.schema.get()));
+        let mut definition = version.of_schema(kind.schema.get());
+        explain_type(&mut definition);
+        put(&name, definition);
         put(&list_name_of(kind), list(kind, version));
+    }
+}
+
+/// Custom kinds seldom describe the fields that all kinds have; `kubectl explain` shows these words.
+fn explain_type(definition: &mut Value) {
+    const WORDS: [(&str, &str); 2] = [
+        ("apiVersion", "APIVersion defines in which version of its schema this object is written."),
+        ("kind", "Kind is the type of this object, as its group and version name it."),
+    ];
+    for (field, words) in WORDS {
+        let field = definition.get_mut("properties").and_then(|properties| properties.get_mut(field));
+        if let Some(Value::Object(field)) = field {
+            field.entry("description").or_insert_with(|| words.into());
+        }
     }
 }
 

@@ -53,7 +53,8 @@ pub fn apply(writer: &Writer<'_>, live: Option<&Value>, config: &Value, force: b
     Ok(Applied { object: merged, changed })
 }
 
-fn check(writer: &Writer<'_>, config: &Value) -> Result<(), ApplyError> {
+/// Whether `config` can be applied at all: of the writer's version, without owners, only fields that the schema knows.
+pub fn check(writer: &Writer<'_>, config: &Value) -> Result<(), ApplyError> {
     if config.text(&["apiVersion"]) != writer.api_version {
         return Err(ApplyError::BadRequest(format!("invalid object type: {}", kind_of(config))));
     }

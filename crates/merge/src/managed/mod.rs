@@ -18,7 +18,7 @@ use meta::{ObjectExt as _, Time};
 use schema::Schema;
 use serde_json::Value;
 
-pub use apply::{Applied, apply};
+pub use apply::{Applied, apply, check};
 pub use conflict::{ApplyError, Conflict};
 pub use last_applied::LAST_APPLIED;
 pub use ledger::{Ledger, ManagerId, Operation, Owned};
