@@ -12,7 +12,7 @@ use std::time::Duration;
 use brain::{Action, Brain, Def, Note, Outcome, Propagation, Refusal, Resource, View, Watch};
 use meta::condition::Condition;
 use meta::{ObjectExt, Time, condition};
-use serde_json::{Value, json};
+use serde_json::Value;
 use store::{Event, Key};
 use view::Object;
 
@@ -302,6 +302,7 @@ mod tests {
     use super::*;
     use crate::rig::World;
     use brain::Controller;
+    use serde_json::json;
 
     fn world() -> World {
         let mut world = World::new([Controller::of::<NamespaceController>()]);
