@@ -1,11 +1,15 @@
 //! The built-in controllers: one file each, one line in [`all`].
 
 mod claim;
+mod cluster_role_aggregation;
 mod condition_list;
 mod crd_finalizer;
 mod crd_status;
+mod cron_job;
+mod cron_schedule;
 mod daemon_set;
 mod deployment;
+mod disruption;
 mod endpoint_slice;
 mod endpoint_slice_mirroring;
 mod endpoints;
@@ -13,10 +17,13 @@ mod garbage_collector;
 mod job;
 mod namespace;
 mod namespace_roots;
+mod node_lifecycle;
+mod pod_garbage_collector;
 mod pod_rank;
 mod pods;
 mod replica_set;
 mod replication_controller;
+mod resource_quota;
 mod revisions;
 #[cfg(test)]
 mod rig;
@@ -27,10 +34,15 @@ mod service_backends;
 mod slice_plan;
 mod stateful_set;
 mod status;
+mod taint_eviction;
 mod target;
 mod template_hash;
 #[cfg(test)]
 mod testing;
+mod ttl_after_finished;
+mod volume;
+mod volume_claim;
+mod volume_protection;
 mod wakes;
 
 use brain::Controller;
@@ -49,6 +61,18 @@ pub fn all() -> Vec<Controller> {
         Controller::of::<endpoint_slice::EndpointSliceController>(),
         Controller::of::<endpoint_slice_mirroring::EndpointSliceMirroringController>(),
         Controller::of::<job::JobController>(),
+        Controller::of::<cron_job::CronJobController>(),
+        Controller::of::<disruption::DisruptionController>(),
+        Controller::of::<ttl_after_finished::TtlAfterFinishedController>(),
+        Controller::of::<cluster_role_aggregation::ClusterRoleAggregationController>(),
+        Controller::of::<pod_garbage_collector::PodGarbageCollector>(),
+        Controller::of::<node_lifecycle::NodeLifecycleController>(),
+        Controller::of::<taint_eviction::TaintEvictionController>(),
+        Controller::of::<resource_quota::ResourceQuotaController>(),
+        Controller::of::<volume_claim::VolumeClaimController>(),
+        Controller::of::<volume::VolumeController>(),
+        Controller::of::<volume_protection::ClaimProtectionController>(),
+        Controller::of::<volume_protection::VolumeProtectionController>(),
         Controller::of::<garbage_collector::GarbageCollector>(),
         Controller::of::<namespace::NamespaceController>(),
         Controller::of::<root_ca::RootCaController>(),

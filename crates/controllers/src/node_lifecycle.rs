@@ -136,7 +136,7 @@ impl Brain for NodeLifecycleController {
 
     fn check(desired: &Desired, _: &Observed, outcome: &Outcome<Step, Why>) -> Result<(), String> {
         let evicts = |step: &Step| match step {
-            Step::Taint(taints) => taints.items(&[]).iter().any(|taint| is_evicting(taint)),
+            Step::Taint(taints) => taints.items(&[]).iter().any(is_evicting),
             _ => false,
         };
         let is_ready = condition::is_true(&desired.object, "Ready");

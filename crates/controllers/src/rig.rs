@@ -15,6 +15,9 @@ const TURNS_MAX: usize = 5_000;
 /// When every test world begins.
 pub(crate) const START: Time = Time::from_secs(1_700_000_000);
 
+/// A look at one state.
+pub(crate) type Inspect = Box<dyn Fn(&View)>;
+
 pub(crate) struct World {
     store: Mem,
     mirror: Mirror,
@@ -35,7 +38,7 @@ pub(crate) struct World {
     /// Every action is sent twice, as after a lost answer.
     pub repeating: bool,
     /// Looks at every state on the way.
-    pub inspect: Option<Box<dyn Fn(&View)>>,
+    pub inspect: Option<Inspect>,
 }
 
 impl World {

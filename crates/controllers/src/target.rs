@@ -29,11 +29,6 @@ impl Target {
         }
     }
 
-    /// A merge patch of the object, whatever its revision is by then.
-    pub fn merge(&self, resource: Resource, patch: Value) -> Action {
-        self.patch(resource, "", Patch::Merge(patch))
-    }
-
     /// A merge patch that is refused unless the object is still as it was seen.
     pub fn merge_guarded(&self, resource: Resource, subresource: &'static str, mut patch: Value) -> Action {
         patch["metadata"]["resourceVersion"] = json!(self.revision.to_string());

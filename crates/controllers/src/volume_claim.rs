@@ -316,8 +316,7 @@ fn unbound_roots(view: &View, event: &Event) -> Vec<Key> {
     let is_waiting = |claim: &Object| {
         let tree = claim.tree();
         let name = tree.text(&["spec", "volumeName"]);
-        tree.text(&["status", "phase"]) != "Bound" && (name.is_empty() || *name == *event.key.item)
-            || *name == *event.key.item
+        *name == *event.key.item || (name.is_empty() && tree.text(&["status", "phase"]) != "Bound")
     };
     let waiting = view.list(CLAIM_COLLECTION, "").into_iter().filter(is_waiting).map(|claim| claim.key);
     named.chain(waiting).collect()
