@@ -44,7 +44,7 @@ pub struct Core {
     overlay: BTreeMap<Collection, BTreeMap<Arc<str>, Overlaid>>,
     waiting: VecDeque<Waiting>,
     waiting_bytes: usize,
-    history: History,
+    pub(crate) history: History,
 }
 
 impl Core {

@@ -323,3 +323,46 @@ fn whole(start: usize, cut: usize, beyond: Revision, revision: impl Fn(usize) ->
     }
     end
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Core, Key, Keyspace, Op, Txn};
+
+    fn filled(writes: u32) -> Core {
+        let mut core = Core::new(Limits { history_events_max: 400, roots_max: 4, ..Limits::default() });
+        for round in 0..writes {
+            let (key, value) = (Key::new("c", (round % 10).to_string()), "v".into());
+            let put = Op::Put { key, value, annex: "".into(), stamp_at: None, keyspace: Keyspace::Durable };
+            let made = core.apply(Txn { preconditions: Vec::new(), ops: vec![put] }).expect("committed");
+            core.publish(made.revision());
+        }
+        core
+    }
+
+    #[test]
+    fn the_way_to_a_revision_is_short() {
+        let core = filled(1000);
+        let newest = core.revision().0;
+        for revision in core.oldest().0..=newest {
+            let way = core.way_to(Revision(revision)).expect("kept");
+            let steps = match &way.steps {
+                Steps::Do(events) | Steps::Undo(events) => events.len(),
+            };
+            // Half the interval between two roots, and the whole of the one that reaches out of the history.
+            assert!(steps <= 100, "{steps} steps to {revision} of {newest}");
+        }
+    }
+
+    #[test]
+    fn roots_do_not_outlive_their_history() {
+        let mut core = filled(1050);
+        assert!((2..=5).contains(&core.history.roots.len()), "{} roots", core.history.roots.len());
+        let newest = core.revision();
+        let (_, folded) = core.way_to(Revision(newest.0 - 30)).expect("kept").run_kept();
+        core.keep(folded);
+        core.compact(newest);
+        assert!(core.history.roots.is_empty() && core.history.folded.is_empty() && core.history.ring.is_empty());
+        assert!(core.way_to(newest).is_ok());
+    }
+}
