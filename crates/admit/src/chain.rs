@@ -97,6 +97,13 @@ pub const PLUGINS: &[Plugin] = &[
         mutate: Some(runtime_class::mutate),
         validate: Some(runtime_class::validate),
     },
+    // Upstream does this when it prepares the object, before it is checked.
+    Plugin {
+        name: "CertificateRequester",
+        handles: &[Create],
+        mutate: Some(certificates::mutate_requester),
+        validate: None,
+    },
     Plugin {
         name: "CertificateApproval",
         handles: &[Update],

@@ -195,11 +195,8 @@ fn default_propagation(kind: &KindDef, object: &Value) -> Option<Propagation> {
 
 /// Begins deletion, or shortens a grace period that runs already.
 fn begin(world: World<'_>, kind: &KindDef, object: &mut Value, options: &DeleteOptions) {
-    let asked = options.grace_seconds.map(|seconds| seconds.max(0));
-    let grace = match kind.grace_seconds {
-        None => 0,
-        Some(default) => asked.unwrap_or_else(|| default(object).max(0)),
-    };
+    let asked = options.grace_seconds;
+    let grace = kind.grace_seconds.map_or(0, |seconds| seconds(object, asked).max(0));
     let running = object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
     if object.is_deleting() && (asked.is_none() || kind.grace_seconds.is_none() || grace >= running) {
         return;

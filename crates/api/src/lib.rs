@@ -7,6 +7,7 @@
 mod admission;
 mod body;
 mod changes;
+mod component_status;
 mod create;
 mod delete;
 mod encode;
@@ -20,6 +21,7 @@ mod request;
 mod reviews;
 pub mod route;
 mod scale;
+mod service;
 mod special;
 mod update;
 mod watch;

@@ -7,11 +7,14 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Answer, Request, Verb, World, body};
+use crate::{Answer, Request, Verb, World, body, component_status};
 
 /// Answers a request for a kind that is never stored.
 pub(crate) fn attempt(world: World<'_>, request: &Request) -> Result<Answer, ApiError> {
     let kind = &request.target.kind;
+    if kind.kind == "ComponentStatus" {
+        return component_status::read(world, request);
+    }
     if request.verb != Verb::Create {
         return Err(ApiError::method_not_allowed(&kind.group_resource(), request.verb.as_str()));
     }

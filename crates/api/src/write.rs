@@ -35,6 +35,8 @@ pub struct Write {
     /// The name was generated here: another try makes another one.
     pub(crate) name_generated: bool,
     effects: Effects,
+    /// What the server chose for the object holds only with this; another attempt chooses anew.
+    chosen: Option<Precondition>,
     /// What the client gets instead of the object (scale, eviction).
     pub(crate) answer_as: Option<fn(&KindDef, &Value) -> Value>,
 }
@@ -92,6 +94,7 @@ impl Write {
             insists: false,
             name_generated: false,
             effects: Effects::default(),
+            chosen: None,
             answer_as: None,
         }
     }
@@ -117,6 +120,8 @@ impl Write {
 
     /// Checks the object and makes the transaction.
     pub fn complete(mut self, world: World<'_>) -> Result<Attempt, ApiError> {
+        let old = self.old.as_ref().map(|old| &old.tree);
+        self.chosen = crate::service::allocate(world, &self.kind, old, &mut self.new)?;
         self.settle_generation();
         let errors = self.faults();
         if !errors.is_empty() {
@@ -251,7 +256,7 @@ impl Write {
             true => Op::Delete { key, last: Some((value, Some(stamp_at))) },
             false => Op::Put { key, value, annex, stamp_at: Some(stamp_at), keyspace },
         };
-        let mut preconditions = vec![precondition];
+        let mut preconditions: Vec<Precondition> = [precondition].into_iter().chain(self.chosen.clone()).collect();
         let mut ops = vec![op];
         for (precondition, op) in side_writes(&self.effects, world.snapshot) {
             preconditions.push(precondition);
@@ -268,6 +273,7 @@ impl Write {
                 && (!is_create
                     || self.name_generated
                     || self.attributes.verb != Verb::Create.as_str()
+                    || self.chosen.is_some()
                     || !self.effects.writes.is_empty()),
             conflict,
             then: Box::new(move |committed| self.answer_committed(committed)),

@@ -201,8 +201,8 @@ impl KindDef {
         self
     }
 
-    /// Deletion is graceful, with this default by object.
-    pub fn grace(mut self, seconds: fn(&Value) -> i64) -> Self {
+    /// Deletion is graceful: how long, by object and what the request asks for.
+    pub fn grace(mut self, seconds: fn(&Value, Option<i64>) -> i64) -> Self {
         self.grace_seconds = Some(seconds);
         self
     }

@@ -55,8 +55,8 @@ pub struct KindDef {
     pub apply_order: u16,
     /// Deleting it deletes dependents in the background unless the request says otherwise (`false` = orphan).
     pub cascades_by_default: bool,
-    /// Graceful deletion: the default grace in seconds by object, `None` deletes at once.
-    pub grace_seconds: Option<fn(&Value) -> i64>,
+    /// Graceful deletion: the grace in seconds by object and what the request asks for; `None` deletes at once.
+    pub grace_seconds: Option<fn(&Value, Option<i64>) -> i64>,
     /// The version that is stored, when it is not this one.
     pub conversion: Option<Conversion>,
     /// What it means for such an object to be converged.

@@ -12,6 +12,20 @@ use crate::user::MASTERS;
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
 
+/// Who asks is written here, whatever the request says of itself.
+pub fn mutate_requester(case: &Case<'_>, new: &mut Value, _effects: &mut Effects) -> Result<(), ApiError> {
+    if !case.is_for(GROUP, REQUESTS, "") {
+        return Ok(());
+    }
+    for field in ["username", "uid", "groups", "extra"] {
+        new.remove(&["spec", field]);
+    }
+    if let Some(user) = case.request.attributes.user.to_value().as_object() {
+        user.iter().for_each(|(field, value)| new.put(&["spec", field], value.clone()));
+    }
+    Ok(())
+}
+
 /// CertificateApproval: whoever approves needs `approve` on the signer that the stored request names.
 pub fn validate_approval(case: &Case<'_>, new: Option<&Value>, _effects: &mut Effects) -> Result<(), ApiError> {
     let Some(old) = case.old.filter(|_| case.is_for(GROUP, REQUESTS, "approval")) else { return Ok(()) };

@@ -129,13 +129,13 @@ pub fn pod_ip(pod: &Value) -> &str {
     pod.items(&["status", "podIPs"]).first().map_or("", |entry| entry.text(&["ip"]))
 }
 
-/// What a pod needs to stop: nothing before it is placed and once it has ended.
-fn grace_seconds(pod: &Value) -> i64 {
+/// What a pod is given to stop: nothing before it is placed and once it has ended, whatever is asked for.
+fn grace_seconds(pod: &Value, asked: Option<i64>) -> i64 {
     let ended = matches!(pod.text(&["status", "phase"]), "Failed" | "Succeeded");
     if ended || pod.text(&["spec", "nodeName"]).is_empty() {
         return 0;
     }
-    match pod.int(&["spec", "terminationGracePeriodSeconds"]) {
+    match asked.or(pod.int(&["spec", "terminationGracePeriodSeconds"])) {
         Some(seconds) if seconds < 0 => 1,
         Some(seconds) => seconds,
         None => 30,

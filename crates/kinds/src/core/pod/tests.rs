@@ -469,12 +469,18 @@ fn warnings_read_like_upstream() {
 
 #[test]
 fn stopping_takes_as_long_as_it_says() {
-    let check = |pod: Value, seconds: i64| assert_eq!(grace_seconds(&pod), seconds, "{pod}");
-    check(json!({"spec": {"nodeName": "n"}}), 30);
-    check(json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 5}}), 5);
-    check(json!({"spec": {"terminationGracePeriodSeconds": 5}}), 0);
-    check(json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": -5}}), 1);
-    check(json!({"spec": {"nodeName": "n"}, "status": {"phase": "Succeeded"}}), 0);
+    let check = |pod: Value, asked: Option<i64>, seconds: i64| {
+        assert_eq!(grace_seconds(&pod, asked), seconds, "{pod} {asked:?}");
+    };
+    check(json!({"spec": {"nodeName": "n"}}), None, 30);
+    check(json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 5}}), None, 5);
+    check(json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 5}}), Some(7), 7);
+    check(json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 0}}), Some(7), 7);
+    check(json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 5}}), Some(-1), 1);
+    check(json!({"spec": {"terminationGracePeriodSeconds": 5}}), None, 0);
+    check(json!({"spec": {"terminationGracePeriodSeconds": 5}}), Some(7), 0);
+    check(json!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": -5}}), None, 1);
+    check(json!({"spec": {"nodeName": "n"}, "status": {"phase": "Succeeded"}}), Some(7), 0);
 }
 
 #[test]
