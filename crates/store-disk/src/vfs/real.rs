@@ -24,8 +24,11 @@ impl RealVfs {
     /// Opens a directory; makes it, durably, if it is not there.
     pub fn open(path: &Path) -> io::Result<RealVfs> {
         if !path.is_dir() {
+            let missing: Vec<&Path> =
+                path.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists()).collect();
             DirBuilder::new().recursive(true).mode(DIR_MODE).create(path)?;
-            File::open(parent(path))?.sync_all()?;
+            // Each new name stands in its parent.
+            missing.into_iter().try_for_each(|made| File::open(parent(made))?.sync_all())?;
         }
         RealVfs::existing(path)
     }
