@@ -181,3 +181,16 @@ async fn renew(pki: Arc<Pki>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_controller_has_a_role() {
+        for controller in controllers::all().iter().chain(&agent::simulated()) {
+            let role = format!("system:controller:{}", account(controller.def.name));
+            assert!(!admit::bootstrap::cluster_role_rules(&role).is_empty(), "{role}");
+        }
+    }
+}
