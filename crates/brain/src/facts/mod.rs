@@ -22,7 +22,7 @@ pub use affinity::{
     Affinity, LabelSelector, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodAffinity,
     PodAffinityTerm, PreferredNodeTerm, PreferredPodTerm,
 };
-pub use node::{Address, Node, NodeSpec, NodeStatus};
+pub use node::{Address, ContainerImage, Node, NodeSpec, NodeStatus};
 pub use pod::{ContainerState, ContainerStatus, Ip, Pod, PodStatus, Running, Terminated, Waiting};
 pub use pod_spec::{ClaimSource, Container, ContainerPort, Named, PodSpec, TopologySpreadConstraint, Volume};
 pub use resources::{Quantities, Requests, Resources};

@@ -48,6 +48,18 @@ pub struct NodeStatus {
     pub conditions: Box<[Condition]>,
     /// Its addresses.
     pub addresses: Box<[Address]>,
+    /// The images it has.
+    pub images: Box<[ContainerImage]>,
+}
+
+/// One image on a node.
+#[derive(Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerImage {
+    /// The names it is known by.
+    pub names: Box<[Box<str>]>,
+    /// Its size in bytes.
+    pub size_bytes: i64,
 }
 
 /// One address.
