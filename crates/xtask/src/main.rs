@@ -3,6 +3,7 @@
 mod bench;
 mod crash;
 mod floors;
+mod kill;
 mod schema;
 
 use std::process::ExitCode;
@@ -24,6 +25,8 @@ enum Chore {
     Crash(crash::Args),
     /// Check that crates use only what stands on lower floors.
     Floors,
+    /// Kill a server under load again and again, and check that nothing acknowledged is lost.
+    Kill(kill::Args),
     /// Write the facts file of the built-in types from the published definitions.
     Schema(schema::Args),
 }
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Chore::Bench(args) => bench::run(&args),
         Chore::Crash(args) => crash::run(&args),
         Chore::Floors => floors::run(),
+        Chore::Kill(args) => kill::run(&args),
         Chore::Schema(args) => schema::run(&args),
     };
     match outcome {

@@ -2,9 +2,9 @@
 //!
 //! Load generator and server share the machine, so rates are what both together reach. Nothing here asserts a time.
 
-mod client;
+pub(crate) mod client;
 mod figures;
-mod server;
+pub(crate) mod server;
 
 use std::path::PathBuf;
 use std::time::Duration;

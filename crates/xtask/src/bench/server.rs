@@ -40,16 +40,7 @@ impl Server {
         // One file, one entry: a port of an earlier start must not be found in it.
         let _ = std::fs::remove_file(&kubeconfig);
         let begun = now();
-        let child = Command::new(binary)
-            .args(["server", "--listen", &address, "--data-dir"])
-            .arg(data_dir)
-            .arg("--kubeconfig")
-            .arg(&kubeconfig)
-            .args(options)
-            .env("SETPOINT_LOG", "warn")
-            .stdin(Stdio::null())
-            .spawn()
-            .map_err(|e| format!("cannot start {}: {e}", binary.display()))?;
+        let child = spawn(binary, &address, data_dir, &kubeconfig, options)?;
         let mut server = Server { child, address, client: Client::default(), start: Duration::ZERO };
         while begun.elapsed() < START_TIMEOUT {
             if let Some(exit) = server.child.try_wait().map_err(|e| e.to_string())? {
@@ -103,6 +94,26 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Starts the process and does not wait for it.
+pub fn spawn(
+    binary: &Path,
+    address: &str,
+    data_dir: &Path,
+    kubeconfig: &Path,
+    options: &[&str],
+) -> Result<Child, String> {
+    Command::new(binary)
+        .args(["server", "--listen", address, "--data-dir"])
+        .arg(data_dir)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(options)
+        .env("SETPOINT_LOG", "warn")
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("cannot start {}: {e}", binary.display()))
 }
 
 /// A measurement asks the clock; that is what it is for.
