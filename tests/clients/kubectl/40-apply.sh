@@ -84,7 +84,7 @@ fails "server-side: conflict with an update" '=error: Apply failed with 1 confli
   bash -c '"$@" 2>&1 | head -1; exit "${PIPESTATUS[0]}"' - "${apply[@]}" < <(ssa '"b": "1"')
 check "server-side: dry run" '=configmap/ssa serverside-applied (server dry run)' "${apply[@]}" --dry-run=server --force-conflicts < <(ssa '"b": "1"')
 check "server-side: the dry run wrote nothing" '=9' kubectl get configmap ssa -o 'jsonpath={.data.b}'
-fails "server-side: unknown field" 'unknown' "${apply[@]}" < <(printf '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ssa"}, "zzz": 1}')
+fails "server-side: unknown field" 'failed to create typed patch object ('  "${apply[@]}" < <(printf '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "ssa"}, "zzz": 1}')
 check "server-side: from client-side" '=deployment.apps/app serverside-applied' kubectl apply --server-side -f app1.yaml
 check "server-side: a list by key" '=main side' bash -c \
   'kubectl apply --server-side --field-manager=side -f - >&- &&

@@ -93,7 +93,7 @@ check "describe pod" '~^Status: +Pending$' kubectl describe pod lone
 check "describe service" '~^IP: +[0-9.]+$' kubectl describe service web
 check "describe namespace" '~^Status: +Active$' kubectl describe namespace "$ns"
 check "describe secret hides" '~^password: +7 bytes$' kubectl describe secret s
-eventually "describe quota" 'count/ingresses.networking.k8s.io' kubectl describe quota q
+check "describe quota" '~^Resource +Used +Hard$' kubectl describe quota q
 check "events" 'ScalingReplicaSet' kubectl events --for deployment/web
 check "get events" 'SuccessfulCreate' kubectl get events
 check "get events: one kind" 'ScalingReplicaSet' kubectl get events --field-selector involvedObject.kind=Deployment
