@@ -51,6 +51,9 @@ pub struct ServerArgs {
     /// Have this many nodes whose pods are played, not run (docs/simulated-nodes.md).
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub simulated_nodes: u64,
+    /// Seconds after which lists and watches cannot go on from an old state any more.
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
+    pub compaction_interval: u64,
     /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

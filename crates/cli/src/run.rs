@@ -39,6 +39,7 @@ fn serve(args: &ServerArgs) -> Result<(), CommandError> {
         kubeconfig: args.kubeconfig(),
         controllers: !args.no_controllers,
         simulated_nodes: usize::try_from(args.simulated_nodes)?,
+        compaction_interval: std::time::Duration::from_secs(args.compaction_interval),
         git_version: GIT_VERSION.to_owned(),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What a server is told on its command line.
 #[derive(Clone, Debug)]
@@ -16,6 +17,8 @@ pub struct Config {
     pub controllers: bool,
     /// How many simulated nodes to have.
     pub simulated_nodes: usize,
+    /// How long a revision can be read after newer ones came, at least; twice that at most.
+    pub compaction_interval: Duration,
     /// The Kubernetes version that `/version` reports.
     pub git_version: String,
 }

@@ -1,6 +1,7 @@
 //! Assembles one process from its roles: the store, the API, the controllers.
 
 mod bootstrap;
+mod compaction;
 mod config;
 mod control;
 mod error;

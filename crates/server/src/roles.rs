@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use apiserver::{App, AppConfig, InProcess, ServeConfig, serve};
 use clock::{Clock, Ids, SystemClock, SystemIds};
-use driver::DriverConfig;
+use driver::{DriverConfig, SchedulerConfig};
 use pki::{KubeconfigEntry, Pki, PkiConfig, write_kubeconfig};
 use store::Store;
 use store_disk::{Disk, Options};
@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::bootstrap::{self, Facts};
 use crate::tls::TlsSource;
-use crate::{Config, StartError, control, identity};
+use crate::{Config, StartError, compaction, control, identity};
 
 /// How often certificates are looked at for renewal.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
@@ -59,9 +59,13 @@ pub async fn run(
     publish_kubeconfig(&config, &pki, address)?;
     let tls = TlsSource::new(Arc::clone(&pki))?;
     let (stopping, stopped) = watch::channel(false);
+    let scheduler = config
+        .controllers
+        .then(|| tokio::spawn(driver::run_scheduler(scheduler_config(&app, &store, &clock), stopped.clone())));
     let driver =
         config.controllers.then(|| tokio::spawn(driver::run(driver_config(&config, &app, &store, &clock), stopped)));
     tokio::spawn(renew(Arc::clone(&pki)));
+    tokio::spawn(compaction::follow(Arc::clone(&store), config.compaction_interval));
     app.become_ready();
     started(address);
     let serving = ServeConfig { listener, tls: Arc::new(move || tls.current()), certificate_user: pki::user_of };
@@ -74,9 +78,9 @@ pub async fn run(
     })
     .await;
     stopping.send_replace(true);
-    if let Some(driver) = driver {
+    for running in [scheduler, driver].into_iter().flatten() {
         // A panic in the loop has been logged; what matters now is the log's orderly end.
-        let _ = driver.await;
+        let _ = running.await;
     }
     if let Err(error) = disk.close() {
         tracing::error!(?error, "the store did not close cleanly");
@@ -160,6 +164,16 @@ fn driver_config(config: &Config, app: &Arc<App>, store: &Arc<dyn Store>, clock:
             let user = App::controller_user(&account(name));
             Arc::new(InProcess::new(Arc::clone(&acting), user))
         }),
+        moved: app.moved(),
+    }
+}
+
+fn scheduler_config(app: &Arc<App>, store: &Arc<dyn Store>, clock: &Arc<dyn Clock>) -> SchedulerConfig {
+    let user = admit::UserInfo::new("system:kube-scheduler", Vec::<String>::new()).authenticated();
+    SchedulerConfig {
+        store: Arc::clone(store),
+        clock: Arc::clone(clock),
+        transport: Arc::new(InProcess::new(Arc::clone(app), user)),
         moved: app.moved(),
     }
 }
