@@ -71,6 +71,12 @@ impl Review<'_> {
     }
 }
 
+/// The validating steps, built in and declared.
+fn validate(case: &Case<'_>, new: Option<&Value>, effects: &mut Effects) -> Result<(), ApiError> {
+    chain::validate(case, new, effects)?;
+    policy::validate(case, new, effects)
+}
+
 /// What admission writes besides, as parts of the request's own transaction.
 pub(crate) fn side_writes(effects: &Effects, snapshot: &store::Snapshot) -> impl Iterator<Item = (Precondition, Op)> {
     effects.writes.iter().map(|write| {

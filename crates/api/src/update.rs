@@ -16,6 +16,7 @@ pub(crate) fn begin(world: World<'_>, request: &Request) -> Result<Write, ApiErr
     let decoded = body::decode(&request.body, &kind.gvk(), kind.schema.get(), request.options.field_validation)?;
     expect_identity(&decoded.object, request)?;
     let old = Old::of(kind, &stored(world, request)?)?;
+    expect_any_version(kind, &decoded.object)?;
     let mut write = change(world, request, old, decoded.object)?;
     write.warnings = decoded.warnings;
     Ok(write)
@@ -82,6 +83,17 @@ fn prepare(write: &mut Write) {
     if let (Rules::BuiltIn(rules), Some(old)) = (&write.kind.rules, &write.old) {
         (rules.prepare_update)(&mut write.new, &old.tree, write.update_of);
     }
+}
+
+/// Custom objects are never replaced blindly: whoever sends a whole object says which one it was made from.
+fn expect_any_version(kind: &KindDef, object: &Value) -> Result<(), ApiError> {
+    if kind.custom.is_none() || !object.text(&["metadata", "resourceVersion"]).is_empty() {
+        return Ok(());
+    }
+    let error = meta::FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
+    // Upstream names the resource here where the kind should stand.
+    let named = meta::Gvk::new(&*kind.group, "", &*kind.plural).group_kind();
+    Err(ApiError::invalid(&named, object.name(), &[error]))
 }
 
 /// A resourceVersion or uid in the body must be the stored one. Says whether the body insists on a revision.

@@ -85,7 +85,7 @@ async fn resource(
         return Err(ApiError::method_not_allowed(&resource, verb.as_str()));
     }
     let include_object = query.iter().find(|(key, _)| key == "includeObject").map_or("", |(_, value)| value);
-    let form = negotiate::representation(header(http, &ACCEPT), include_object)?;
+    let form = negotiate::representation(header(http, &ACCEPT), include_object, shows_rows(&target.kind))?;
     let body = payload(http, verb, &target.kind)?;
     let options = Options::from_query(&query)?;
     let request = Request { user, verb, target, options, body, agent: agent(header(http, &USER_AGENT)) };
@@ -98,6 +98,11 @@ async fn resource(
     }
     let answer = shell::run(app, &request).await?;
     Ok(respond::answer_response(app, answer, form, &request.target.kind))
+}
+
+/// Whether there are objects to be shown as rows or by their metadata: not for reviews, which are only answered.
+fn shows_rows(kind: &kinds::KindDef) -> bool {
+    kind.verbs.is_empty() || kind.verbs.contains(&"get")
 }
 
 fn attributes(user: &Arc<UserInfo>, address: &Address, verb: Verb, query: &[(String, String)]) -> Attributes {

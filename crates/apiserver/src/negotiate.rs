@@ -6,16 +6,20 @@ use meta::ApiError;
 /// Longest header looked at, and most alternatives in it.
 const ACCEPT_BYTES_MAX: usize = 4_096;
 
-/// The representation that `Accept` asks for; the first alternative that can be served wins. Protobuf is never sent:
-/// every client that asks for it lists JSON too.
-pub fn representation(accept: &str, include_object: &str) -> Result<Representation, ApiError> {
+/// The representation that `Accept` asks for; the first alternative that can be served wins. `is_stored`: the kind has
+/// objects to be shown as rows or by their metadata, which reviews have not. Protobuf is never sent: every client that
+/// asks for it lists JSON too.
+pub fn representation(accept: &str, include_object: &str, is_stored: bool) -> Result<Representation, ApiError> {
     if accept.len() > ACCEPT_BYTES_MAX {
         return Err(ApiError::bad_request("the Accept header is too long"));
     }
     if accept.trim().is_empty() {
         return Ok(Representation::Object);
     }
-    let found = accept.split(',').find_map(|alternative| read(alternative, include_object));
+    let found = accept
+        .split(',')
+        .filter_map(|alternative| read(alternative, include_object))
+        .find(|form| is_stored || *form == Representation::Object);
     found.ok_or_else(|| ApiError::not_acceptable(&["application/json"]))
 }
 
@@ -70,7 +74,7 @@ mod tests {
 
     #[test]
     fn the_first_servable_alternative_wins() {
-        let check = |accept: &str, form: Option<Representation>| assert_eq!(representation(accept, "").ok(), form, "{accept}");
+        let check = |accept: &str, form: Option<Representation>| assert_eq!(representation(accept, "", true).ok(), form, "{accept}");
         check("", Some(Representation::Object));
         check("*/*", Some(Representation::Object));
         check("application/vnd.kubernetes.protobuf, application/json", Some(Representation::Object));
@@ -79,5 +83,9 @@ mod tests {
         check("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Representation::Object));
         check("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Representation::Metadata));
         check("text/html", None);
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        assert_eq!(representation(table, "", false).expect_err("a review is no table").code, 406);
+        let either = format!("{table},application/json");
+        assert_eq!(representation(&either, "", false).ok(), Some(Representation::Object));
     }
 }
