@@ -70,8 +70,8 @@ background+=($!)
 kubectl get configmaps --watch-only -l watched >table.txt 2>&1 &
 background+=($!)
 # Nothing tells when the second watch, which shows only what comes, has begun: so create until it shows something.
-eventually "watch: only what comes" '~^probe-' bash -c 'kubectl create -f - >&- && cat table.txt' \
-  <<<'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "probe-", "labels": {"watched": "yes"}}}'
+printf '{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"generateName": "probe-", "labels": {"watched": "yes"}}}' >probe.json
+eventually "watch: only what comes" '~^probe-' bash -c 'kubectl create -f probe.json >&- && cat table.txt'
 check "watch: create" '=configmap/watched created' kubectl create -f - <<<'{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "watched", "labels": {"watched": "yes"}}}'
 eventually "watch: added" '~^ADDED +watched ' cat watch.txt
 check "watch: change" '=configmap/watched patched' kubectl patch configmap watched -p '{"data": {"a": "b"}}'
