@@ -3,9 +3,11 @@
 //! The pure half (which keys, when, what) is in the crate `brain`; here are the hands: requests through a transport,
 //! events from notes, panics contained to a key.
 
-mod events;
+pub mod events;
 mod perform;
 mod run;
+mod schedule;
 
-pub use perform::{Hands, Refused};
+pub use perform::{Call, Hands, Refused, Verdict, request_of, verdict};
 pub use run::{Driver, DriverConfig, run};
+pub use schedule::{SchedulerConfig, run_scheduler};

@@ -10,6 +10,8 @@ use meta::ObjectExt;
 use serde_json::{Value, json};
 use store::Revision;
 
+use crate::events::Told;
+
 /// Most bytes of an answer read: an object is at most 1.5 MiB.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -18,6 +20,8 @@ pub struct Hands {
     transport: Arc<dyn Transport>,
     /// Field manager and user agent.
     name: String,
+    /// What it has told.
+    pub(crate) told: Told,
 }
 
 /// A request that was not carried out.
@@ -51,20 +55,19 @@ pub struct Result {
 impl Hands {
     /// Hands that work through `transport` under a field manager's name.
     pub fn new(transport: Arc<dyn Transport>, name: impl Into<String>) -> Hands {
-        Hands { transport, name: name.into() }
+        Hands { transport, name: name.into(), told: Told::default() }
     }
 
     /// Performs effects in order until one is refused.
     pub async fn perform(&self, effects: &[Effect]) -> Result {
         let mut wrote = None;
         for (done, effect) in effects.iter().enumerate() {
-            match self.call(request_of(&effect.action)).await {
-                Ok(answer) => wrote = wrote.max(revision_of(&answer)),
-                Err(refused) if is_done_already(&effect.action, &refused) => {}
-                Err(refused) if refused.is_stale() => {
-                    return Result { performed: Performed::Stale { wrote }, done, refused: None };
+            match verdict(&effect.action, self.call(request_of(&effect.action)).await) {
+                Verdict::Done(revision) => wrote = wrote.max(revision),
+                Verdict::Stale => return Result { performed: Performed::Stale { wrote }, done, refused: None },
+                Verdict::Refused(refused) => {
+                    return Result { performed: Performed::Failed { wrote }, done, refused: Some(refused) };
                 }
-                Err(refused) => return Result { performed: Performed::Failed { wrote }, done, refused: Some(refused) },
             }
         }
         Result { performed: Performed::Done { wrote }, done: effects.len(), refused: None }
@@ -93,6 +96,27 @@ impl Hands {
     }
 }
 
+/// What the answer to an action means for the turn it belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Carried out, and the revision it wrote, if the answer says so.
+    Done(Option<Revision>),
+    /// The world has moved on: the turn ends, the next one sees why.
+    Stale,
+    /// Refused for a reason that the world does not show.
+    Refused(Refused),
+}
+
+/// Reads the answer to an action.
+pub fn verdict(action: &Action, answer: std::result::Result<Value, Refused>) -> Verdict {
+    match answer {
+        Ok(answer) => Verdict::Done(revision_of(&answer)),
+        Err(refused) if is_done_already(action, &refused) => Verdict::Done(None),
+        Err(refused) if refused.is_stale() => Verdict::Stale,
+        Err(refused) => Verdict::Refused(refused),
+    }
+}
+
 /// What is to be gone is gone.
 fn is_done_already(action: &Action, refusal: &Refused) -> bool {
     matches!(action, Action::Delete { .. } | Action::Evict { .. }) && refusal.reason == "NotFound"
@@ -103,16 +127,23 @@ fn revision_of(answer: &Value) -> Option<Revision> {
 }
 
 /// One request, before it is HTTP.
+#[derive(Clone, Debug)]
 pub struct Call {
-    pub(crate) method: Method,
-    pub(crate) path: String,
-    pub(crate) query: &'static str,
-    pub(crate) content_type: &'static str,
-    pub(crate) body: Bytes,
+    /// Method.
+    pub method: Method,
+    /// Path, without the query.
+    pub path: String,
+    /// The query, without the field manager.
+    pub query: &'static str,
+    /// Media type of the body.
+    pub content_type: &'static str,
+    /// Body.
+    pub body: Bytes,
 }
 
 impl Call {
-    fn path_and_query(&self, manager: &str) -> String {
+    /// What stands in the request line, for a field manager.
+    pub fn path_and_query(&self, manager: &str) -> String {
         let separator = if self.query.is_empty() { "" } else { "&" };
         format!("{}?fieldManager={manager}{separator}{}", self.path, self.query)
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use brain::{Controller, Loop, Performed, Refusal, Refusals, Turn, View, Wake};
 use client::Transport;
 use clock::Clock;
-use meta::{ObjectExt, Time};
+use meta::Time;
 use store::{Event, Key, Revision, Store};
 use tokio::sync::{mpsc, watch};
 use view::Mirror;
@@ -187,7 +187,14 @@ impl Driver {
 }
 
 /// One turn: decide, perform, record.
-async fn turn(controller: &Controller, hands: &Hands, view: &View, key: &Key, now: Time, last: Option<Refusal>) -> Ended {
+async fn turn(
+    controller: &Controller,
+    hands: &Hands,
+    view: &View,
+    key: &Key,
+    now: Time,
+    last: Option<Refusal>,
+) -> Ended {
     // A brain that panics on one key must not take the others with it.
     let decided = std::panic::catch_unwind(AssertUnwindSafe(|| (controller.turn)(view, key, now, last.as_ref())));
     let failed = || Ended { performed: Performed::Failed { wrote: None }, wake: Wake::OnChange, refusal: None };
@@ -217,14 +224,6 @@ async fn record(controller: &Controller, hands: &Hands, view: &View, key: &Key, 
     let told = turn.effects.iter().take(done).filter_map(|effect| effect.note.as_ref()).chain(&turn.notes);
     let events: Vec<_> = told.filter_map(|note| events::event_of(&controller.def, &root, note, now)).collect();
     for event in events {
-        let Err(refused) = hands.call(events::first(&event)).await else { continue };
-        if refused.reason != "AlreadyExists" {
-            continue;
-        }
-        if let Ok(known) = hands.call(events::read(&event)).await {
-            let count = known.int(&["count"]).unwrap_or(1).saturating_add(1);
-            // An event more or less is no reason to fail a turn.
-            let _ = hands.call(events::again(&event, count)).await;
-        }
+        events::tell(hands, &event).await;
     }
 }

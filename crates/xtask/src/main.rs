@@ -5,6 +5,7 @@ mod crash;
 mod floors;
 mod kill;
 mod schema;
+mod sim;
 
 use std::process::ExitCode;
 
@@ -29,6 +30,8 @@ enum Chore {
     Kill(kill::Args),
     /// Write the facts file of the built-in types from the published definitions.
     Schema(schema::Args),
+    /// Run the whole control plane in virtual time, with faults, and judge it.
+    Sim(sim::Args),
 }
 
 fn main() -> ExitCode {
@@ -38,6 +41,7 @@ fn main() -> ExitCode {
         Chore::Floors => floors::run(),
         Chore::Kill(args) => kill::run(&args),
         Chore::Schema(args) => schema::run(&args),
+        Chore::Sim(args) => sim::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,201 @@
+//! Mistakes planted on purpose, to see whether the oracles notice: each is one that a control plane really had.
+
+use brain::{Action, Effect, Object, Patch, Turn};
+use meta::ObjectExt;
+use serde_json::{Value, json};
+
+macro_rules! mutants {
+    ($($(#[doc = $doc:expr])+ $name:ident = $text:literal,)+) => {
+        /// One mistake.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Mutant { $($(#[doc = $doc])+ $name,)+ }
+
+        impl Mutant {
+            /// All of them.
+            pub const ALL: &'static [Mutant] = &[$(Mutant::$name,)+];
+
+            /// As it is called on the command line.
+            pub fn name(self) -> &'static str {
+                match self { $(Mutant::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+mutants! {
+    /// A key is decided on before the view has reached its own last write.
+    NoGate = "no-gate",
+    /// After a restart the first view is an old one, and children get random names (as upstream's have).
+    StaleRestart = "stale-restart",
+    /// Children get random names instead of ones that follow from what is meant.
+    RandomNames = "random-names",
+    /// A create whose answer was lost is tried again under another name.
+    DoubleCreate = "double-create",
+    /// Wake-ups at a time are forgotten.
+    ForgetWakes = "forget-wakes",
+    /// A refused step counts as done.
+    IgnoreRefusals = "ignore-refusals",
+    /// Some events never arrive.
+    DropEvents = "drop-events",
+    /// Finalizers are never taken off.
+    KeepFinalizers = "keep-finalizers",
+    /// Status is never written.
+    NoStatus = "no-status",
+    /// Every status write says that something has changed.
+    RestlessStatus = "restless-status",
+    /// Pods are deleted without grace by those who do not run them.
+    ForceDelete = "force-delete",
+    /// Of several deletions only the first is carried out.
+    OneDeletion = "one-deletion",
+    /// One child too many is created.
+    OneTooMany = "one-too-many",
+    /// Children are created without an owner.
+    NoOwner = "no-owner",
+    /// The collector deletes dependents of living owners.
+    CollectLiving = "collect-living",
+    /// Specs are written by those who may only write status.
+    MeddleWithSpec = "meddle-with-spec",
+    /// The store acknowledges before it syncs.
+    AckBeforeSync = "ack-before-sync",
+    /// The store does not sync at all.
+    SkipSync = "skip-sync",
+}
+
+impl Mutant {
+    /// By its name.
+    pub fn named(name: &str) -> Option<Mutant> {
+        Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name)
+    }
+
+    /// The mistake of the store, if it is one.
+    pub fn of_store(self) -> Option<store_disk::Mutant> {
+        match self {
+            Mutant::AckBeforeSync => Some(store_disk::Mutant::AckBeforeSync),
+            Mutant::SkipSync => Some(store_disk::Mutant::SkipSync),
+            _ => None,
+        }
+    }
+
+    /// Spoils a decision.
+    pub fn bend(self, turn: &mut Turn, number: u64) {
+        match self {
+            Mutant::RandomNames | Mutant::StaleRestart => {
+                for (index, effect) in turn.effects.iter_mut().enumerate() {
+                    Mutant::rename(&mut effect.action, number * 100 + index as u64);
+                }
+            }
+            Mutant::KeepFinalizers => turn.effects.retain(|effect| !takes_finalizer(&effect.action)),
+            Mutant::NoStatus => turn.effects.retain(|effect| !is_status(&effect.action)),
+            Mutant::RestlessStatus => turn.effects.iter_mut().for_each(|effect| unsettle(&mut effect.action, number)),
+            Mutant::ForceDelete => turn.effects.iter_mut().for_each(|effect| force(&mut effect.action)),
+            Mutant::OneDeletion => {
+                let mut seen = 0;
+                turn.effects.retain(|effect| {
+                    seen += usize::from(matches!(effect.action, Action::Delete { .. }));
+                    seen <= 1
+                });
+            }
+            Mutant::OneTooMany => {
+                let extra = turn.effects.iter().find(|effect| is_pod_creation(&effect.action)).cloned();
+                if let Some(mut extra) = extra {
+                    Mutant::rename(&mut extra.action, number);
+                    turn.effects.push(extra);
+                }
+            }
+            Mutant::NoOwner => {
+                for effect in &mut turn.effects {
+                    if let Action::Create { object, .. } = &mut effect.action {
+                        object.remove(&["metadata", "ownerReferences"]);
+                    }
+                }
+            }
+            Mutant::MeddleWithSpec => turn.effects.iter_mut().for_each(|effect| meddle(&mut effect.action)),
+            _ => {}
+        }
+    }
+
+    /// Spoils a decision about an object.
+    pub fn bend_about(self, turn: &mut Turn, root: Option<&Object>, controller: &str) {
+        let Some(root) = root.filter(|root| &*root.key.collection == "core/pods") else { return };
+        let living = controller == "generic-garbage-collector" && root.meta().controller().is_some();
+        if self == Mutant::CollectLiving && living && !root.meta().is_deleting() {
+            let action = Action::Delete {
+                resource: brain::Resource::new("", "v1", "pods"),
+                namespace: root.meta().namespace.to_string(),
+                name: root.meta().name.to_string(),
+                uid: root.meta().uid.to_string(),
+                revision: None,
+                propagation: None,
+                grace_seconds: None,
+            };
+            turn.effects.push(Effect { action, note: None });
+        }
+    }
+
+    /// Gives a pod that is to be created another name. False for any other action.
+    pub fn rename(action: &mut Action, number: u64) -> bool {
+        if !is_pod_creation(action) {
+            return false;
+        }
+        let Action::Create { object, .. } = action else { return false };
+        let name = object.name().to_owned();
+        // Names with an ordinal are identities, not random anywhere.
+        if name.rsplit('-').next().is_some_and(|end| end.parse::<u32>().is_ok()) {
+            return false;
+        }
+        object.put(&["metadata", "name"], format!("{name}x{number}"));
+        true
+    }
+}
+
+fn is_pod_creation(action: &Action) -> bool {
+    matches!(action, Action::Create { resource, .. } if resource.plural == "pods")
+}
+
+fn is_status(action: &Action) -> bool {
+    matches!(action, Action::Update { subresource: "status", .. })
+        || matches!(action, Action::Patch { subresource: "status", resource, .. } if resource.plural != "pods"
+            && resource.plural != "nodes")
+}
+
+fn takes_finalizer(action: &Action) -> bool {
+    match action {
+        Action::Patch { patch: Patch::Merge(body) | Patch::Strategic(body), .. } => {
+            body.at(&["metadata", "finalizers"]).is_some() || body.at(&["spec", "finalizers"]).is_some()
+        }
+        Action::Patch { patch: Patch::Json(body), .. } => body.to_string().contains("/finalizers"),
+        Action::Update { object, subresource, .. } => {
+            *subresource == "finalize" || (subresource.is_empty() && object.is_deleting())
+        }
+        _ => false,
+    }
+}
+
+fn unsettle(action: &mut Action, number: u64) {
+    let patch = match action {
+        Action::Update { object, subresource: "status", .. } => object,
+        Action::Patch { patch: Patch::Merge(body), subresource: "status", resource, .. } if resource.plural != "pods" => body,
+        _ => return,
+    };
+    let counter = patch.at(&["status", "observedGeneration"]).is_some();
+    if counter {
+        patch.put(&["status", "observedGeneration"], json!(number as i64 % 1_000));
+    }
+}
+
+fn force(action: &mut Action) {
+    if let Action::Delete { resource, grace_seconds, .. } = action
+        && resource.plural == "pods"
+    {
+        *grace_seconds = Some(0);
+    }
+}
+
+fn meddle(action: &mut Action) {
+    let object: &mut Value = match action {
+        Action::Update { object, subresource: "status", .. } => object,
+        Action::Patch { patch: Patch::Merge(body), subresource: "status", .. } => body,
+        _ => return,
+    };
+    object.put(&["metadata", "annotations", "sim.setpoint.dev/meddled"], "yes");
+}

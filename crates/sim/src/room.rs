@@ -1,0 +1,416 @@
+//! One controller's process: its view, its keys, and the turns that are being performed.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use admit::UserInfo;
+use brain::{Controller, Loop, Object, Performed, Refusal, Refusals, Turn, Wake};
+use driver::{Call, Verdict, events};
+use meta::{ObjectExt, Time};
+use serde_json::Value;
+use store::{Ack, Collection, Event, Key, Listener, ReadError, Revision, Snapshot, Store, Txn, TxnError};
+use view::Mirror;
+
+use crate::mutant::Mutant;
+use crate::server::Reply;
+
+/// What a room is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A controller of the control plane.
+    Controller,
+    /// The scheduler.
+    Scheduler,
+    /// Plays nodes.
+    Node,
+}
+
+/// A turn that is being performed.
+pub struct Course {
+    /// Whose.
+    pub key: Key,
+    turn: Turn,
+    root: Option<Object>,
+    began: Time,
+    done: usize,
+    wrote: Option<Revision>,
+    refusal: Option<Refusal>,
+    /// Set when the effects are over and only notes are left.
+    performed: Option<Performed>,
+    notes: VecDeque<Value>,
+    note: NoteStep,
+    /// The request whose answer it waits for.
+    call: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NoteStep {
+    First,
+    Read,
+    Again(i64),
+}
+
+/// A controller's process.
+pub struct Room {
+    /// The controller's name; a second instance has a mark behind it.
+    pub name: String,
+    /// What it is for.
+    pub part: Part,
+    /// The decision.
+    pub controller: Controller,
+    /// Who it acts as.
+    pub user: Arc<UserInfo>,
+    /// Changes with every start: what belongs to an earlier life is dropped.
+    pub life: u64,
+    /// Whether it runs.
+    pub up: bool,
+    /// Until when it stands still, in the run's time.
+    pub paused_until: u64,
+    /// When to be killed: after so many messages, for how long.
+    pub doom: Option<(u64, u64)>,
+    /// When a wake-up is planned, in the run's time.
+    pub planned: Option<u64>,
+    /// Revisions on their way to the view: when they arrive.
+    pub coming: VecDeque<(u64, Revision)>,
+    /// Turns being performed.
+    pub courses: BTreeMap<u64, Course>,
+    /// Messages sent, for choices that follow from the number.
+    pub sent: u64,
+    mirror: Mirror,
+    keys: Loop,
+    refusals: Refusals,
+    courses_started: u64,
+    mutant: Option<Mutant>,
+}
+
+/// Turns of one controller under way at a time, as the driver has.
+const TURNS_MAX: usize = 64;
+
+/// What a room says of a turn it started.
+pub struct Started {
+    /// Which.
+    pub course: u64,
+    /// What is wrong with the decision, if anything.
+    pub fault: Option<String>,
+    /// For the transcript; empty when nothing is to be done.
+    pub line: String,
+}
+
+impl Room {
+    /// A room that does not run yet.
+    pub fn new(name: String, part: Part, controller: Controller, user: Arc<UserInfo>, mutant: Option<Mutant>) -> Room {
+        Room {
+            name,
+            part,
+            controller,
+            user,
+            life: 0,
+            up: false,
+            paused_until: 0,
+            doom: None,
+            planned: None,
+            coming: VecDeque::new(),
+            courses: BTreeMap::new(),
+            sent: 0,
+            mirror: Mirror::default(),
+            keys: Loop::new(),
+            refusals: Refusals::default(),
+            courses_started: 0,
+            mutant,
+        }
+    }
+
+    /// Field manager and user agent, as the driver has.
+    pub fn agent(&self) -> String {
+        format!("{}-controller", self.controller.def.name)
+    }
+
+    /// Starts from the newest state, knowing nothing else.
+    pub fn start(&mut self, store: &dyn Store) {
+        self.mirror = match self.mutant {
+            Some(Mutant::StaleRestart) => stale(store),
+            _ => Mirror::of(store),
+        };
+        self.keys = Loop::new();
+        self.refusals = Refusals::default();
+        self.courses.clear();
+        self.coming.clear();
+        self.planned = None;
+        self.up = true;
+        self.wake_all();
+    }
+
+    /// Is killed.
+    pub fn kill(&mut self) {
+        self.life += 1;
+        self.up = false;
+        self.doom = None;
+        self.courses.clear();
+        self.coming.clear();
+        self.planned = None;
+    }
+
+    /// Looks at every key again.
+    pub fn wake_all(&mut self) {
+        for key in self.controller.def.all_keys(self.mirror.view()) {
+            self.keys.wake(key);
+        }
+    }
+
+    /// The revision of its view.
+    pub fn seen(&self) -> Revision {
+        self.mirror.view().revision()
+    }
+
+    /// Moves the view to the newest revision that has arrived by `at`.
+    pub fn look(&mut self, store: &dyn Store, at: u64) {
+        let mut to = None;
+        while let Some((_, revision)) = self.coming.pop_front_if(|(arrives, _)| *arrives <= at) {
+            to = Some(revision);
+        }
+        let Some(to) = to.filter(|to| *to > self.seen()) else { return };
+        let newest = store.snapshot();
+        let snapshot = if newest.revision() <= to { newest } else { store.snapshot_at(to).unwrap_or(newest) };
+        let (keys, def) = (&mut self.keys, &self.controller.def);
+        let drops = self.mutant == Some(Mutant::DropEvents);
+        let wake = |view: &view::View, event: &Event| {
+            // The mutant misses every fifth event.
+            if drops && event.revision.0 % 5 == 0 {
+                return;
+            }
+            for key in def.keys(view, event) {
+                keys.wake(key);
+            }
+        };
+        if !self.mirror.advance(&AsOf { store, snapshot }, wake) {
+            self.wake_all();
+        }
+    }
+
+    /// Starts the next turn, if one is due.
+    pub fn start_turn(&mut self, now: Time, is_down: &dyn Fn(&str) -> bool) -> Option<Started> {
+        if self.courses.len() >= TURNS_MAX {
+            return None;
+        }
+        let seen = match self.mutant {
+            Some(Mutant::NoGate) => Revision(u64::MAX),
+            _ => self.seen(),
+        };
+        let key = self.keys.next(seen, now)?;
+        let view = self.mirror.view();
+        let root = view.get_key(&key);
+        let idle = self.part == Part::Node && root.as_ref().is_some_and(|root| is_down(&node_of(root)));
+        let last = self.refusals.get(&key).cloned();
+        let decide = || (self.controller.turn)(view, &key, now, last.as_ref());
+        let decided = if idle { Ok(Turn::rest()) } else { std::panic::catch_unwind(AssertUnwindSafe(decide)) };
+        let (mut turn, mut fault) = match decided {
+            Ok(turn) => (turn, None),
+            Err(_) => (Turn::rest(), Some(format!("the decision on {key} panicked"))),
+        };
+        if let Some(violation) = &turn.violation {
+            fault = Some(format!("the decision on {key} breaks its own invariant: {violation}"));
+            turn = Turn::rest();
+        }
+        // Same input, same output: asked of every sixteenth decision that does something.
+        if !turn.effects.is_empty() && self.courses_started.is_multiple_of(16) {
+            let again = std::panic::catch_unwind(AssertUnwindSafe(decide));
+            if again.ok().as_ref() != Some(&turn) {
+                fault = Some(format!("two decisions on {key} from the same facts differ"));
+            }
+        }
+        if let Some(mutant) = self.mutant {
+            mutant.bend_about(&mut turn, root.as_ref(), self.controller.def.name);
+            mutant.bend(&mut turn, self.courses_started);
+        }
+        let line = line(&key, self.mirror.view().revision(), &turn);
+        self.courses_started += 1;
+        let course = Course {
+            key,
+            root,
+            began: now,
+            turn,
+            done: 0,
+            wrote: None,
+            refusal: None,
+            performed: None,
+            notes: VecDeque::new(),
+            note: NoteStep::First,
+            call: 0,
+        };
+        self.courses.insert(self.courses_started, course);
+        Some(Started { course: self.courses_started, fault, line })
+    }
+
+    /// The next request of a turn; `None` when it is over (it is then closed).
+    pub fn next_call(&mut self, course: u64, now: Time) -> Option<Call> {
+        let running = self.courses.get_mut(&course)?;
+        if running.performed.is_none() {
+            if let Some(effect) = running.turn.effects.get(running.done) {
+                return Some(driver::request_of(&effect.action));
+            }
+            running.performed = Some(Performed::Done { wrote: running.wrote });
+            running.collect_notes(&self.controller.def);
+        }
+        if let Some(event) = running.notes.front() {
+            return Some(match running.note {
+                NoteStep::First => events::first(event),
+                NoteStep::Read => events::read(event),
+                NoteStep::Again(count) => events::again(event, count),
+            });
+        }
+        self.close(course, now);
+        None
+    }
+
+    /// Takes the answer to a turn's request.
+    pub fn answered(&mut self, course: u64, reply: Reply) {
+        let def = &self.controller.def;
+        let Some(running) = self.courses.get_mut(&course) else { return };
+        if running.performed.is_some() {
+            running.note_answered(reply);
+            return;
+        }
+        let Some(effect) = running.turn.effects.get(running.done) else { return };
+        let action = effect.action.clone();
+        if reply.as_ref().is_err_and(|refused| refused.code == 0)
+            && let Some(Mutant::DoubleCreate) = self.mutant
+            && Mutant::rename(&mut running.turn.effects[running.done].action, running.done as u64)
+        {
+            // The mutant tries a lost create again under another name.
+            return;
+        }
+        let performed = match driver::verdict(&action, reply) {
+            Verdict::Done(revision) => {
+                running.wrote = running.wrote.max(revision);
+                running.done += 1;
+                return;
+            }
+            Verdict::Stale => Performed::Stale { wrote: running.wrote },
+            Verdict::Refused(refused) => {
+                let (reason, message) = (refused.reason, refused.message);
+                running.refusal = Some(Refusal::of(&action, reason, message, running.began));
+                Performed::Failed { wrote: running.wrote }
+            }
+        };
+        let ignores = self.mutant == Some(Mutant::IgnoreRefusals);
+        running.performed = Some(if ignores { Performed::Done { wrote: running.wrote } } else { performed });
+        running.collect_notes(def);
+    }
+
+    /// The turn waits for the answer to this request.
+    pub fn waits_for(&mut self, course: u64, call: u64) {
+        if let Some(running) = self.courses.get_mut(&course) {
+            running.call = call;
+        }
+    }
+
+    /// Whether the turn waits for the answer to this request.
+    pub fn is_waiting(&self, course: u64, call: u64) -> bool {
+        self.courses.get(&course).is_some_and(|running| running.call == call)
+    }
+
+    fn close(&mut self, course: u64, now: Time) {
+        let Some(over) = self.courses.remove(&course) else { return };
+        match over.refusal {
+            Some(refusal) => self.refusals.remember(over.key.clone(), refusal),
+            None => self.refusals.forget(&over.key),
+        }
+        let mut wake = match (over.turn.wake, self.controller.def.resync) {
+            (wake, Some(resync)) => wake.or_at(now.after(resync)),
+            (wake, None) => wake,
+        };
+        if self.mutant == Some(Mutant::ForgetWakes) {
+            wake = Wake::OnChange;
+        }
+        let performed = over.performed.unwrap_or(Performed::Done { wrote: over.wrote });
+        self.keys.done(&over.key, performed, wake, now);
+        if self.courses_started.is_multiple_of(256) {
+            self.keys.tidy(self.mirror.view().revision());
+        }
+    }
+
+    /// When its next timer is due, in wall-clock time.
+    pub fn next_timer(&self) -> Option<Time> {
+        self.keys.next_timer()
+    }
+}
+
+impl Course {
+    fn collect_notes(&mut self, def: &brain::Def) {
+        let Some(root) = &self.root else { return };
+        let done = self.turn.effects.iter().take(self.done).filter_map(|effect| effect.note.as_ref());
+        let told = done.chain(&self.turn.notes);
+        self.notes = told.filter_map(|note| events::event_of(def, root, note, self.began)).collect();
+    }
+
+    fn note_answered(&mut self, reply: Reply) {
+        self.note = match (self.note, reply) {
+            (NoteStep::First, Err(refused)) if refused.reason == "AlreadyExists" => NoteStep::Read,
+            (NoteStep::Read, Ok(known)) => NoteStep::Again(known.int(&["count"]).unwrap_or(1).saturating_add(1)),
+            _ => {
+                self.notes.pop_front();
+                NoteStep::First
+            }
+        };
+    }
+}
+
+/// The node that an object is about: a node's own name, or where a pod is bound.
+fn node_of(object: &Object) -> String {
+    match &*object.key.collection {
+        "core/nodes" => object.key.item.to_string(),
+        _ => object.tree().text(&["spec", "nodeName"]).to_owned(),
+    }
+}
+
+fn line(key: &Key, seen: Revision, turn: &Turn) -> String {
+    if turn.effects.is_empty() {
+        return String::new();
+    }
+    let effects = turn.effects.iter().map(|effect| {
+        format!("{} {} {}", effect.action.verb(), effect.action.resource().plural, effect.action.name())
+    });
+    format!("decides on {key} at {seen}: {}", effects.collect::<Vec<_>>().join(", "))
+}
+
+/// A view as it was some writes ago.
+fn stale(store: &dyn Store) -> Mirror {
+    let newest = store.snapshot();
+    let then = Revision(newest.revision().0.saturating_sub(40));
+    let snapshot = store.snapshot_at(then).unwrap_or(newest);
+    Mirror::of(&AsOf { store, snapshot })
+}
+
+/// A store as somebody sees it who has not heard of the newest writes.
+struct AsOf<'s> {
+    store: &'s dyn Store,
+    snapshot: Snapshot,
+}
+
+impl Store for AsOf<'_> {
+    fn snapshot(&self) -> Snapshot {
+        self.snapshot.clone()
+    }
+
+    fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, ReadError> {
+        self.store.snapshot_at(revision)
+    }
+
+    fn submit(&self, _: Txn, ack: Ack) {
+        ack(Err(TxnError::Stopped("a view writes nothing".to_owned())));
+    }
+
+    fn events(
+        &self,
+        collection: &Collection,
+        after: Revision,
+        limit: usize,
+    ) -> Result<(Vec<Event>, Revision), ReadError> {
+        self.store.events(collection, after, limit)
+    }
+
+    fn listen(&self, _: Listener) {}
+
+    fn compact(&self, _: Revision) {}
+}

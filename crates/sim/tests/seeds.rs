@@ -1,0 +1,49 @@
+//! A few seeds, every kept plan, and whether runs repeat.
+
+use std::path::Path;
+
+use sim::mutant::Mutant;
+use sim::plan::Plan;
+use sim::{How2Run, generate, hunt, rooms, run, search, shrink};
+
+#[test]
+fn seeds_keep_every_promise() {
+    let campaign = search(1..31, How2Run::default(), |_| true);
+    let failures: Vec<String> = campaign.failures.iter().map(|f| format!("seed {}: {}", f.seed, f.violation)).collect();
+    assert_eq!(failures, Vec::<String>::new());
+    assert_eq!(campaign.seeds, 30);
+    assert!(campaign.requests > 1_000 && campaign.revisions > 1_000, "the runs did nothing");
+}
+
+#[test]
+fn kept_plans_keep_every_promise() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let files = std::fs::read_dir(directory).expect("the corpus");
+    let mut files: Vec<_> = files.map(|entry| entry.expect("an entry").path()).collect();
+    files.sort();
+    for file in files.into_iter().filter(|file| file.extension().is_some_and(|end| end == "json")) {
+        let plan = Plan::parse(&std::fs::read_to_string(&file).expect("a plan")).expect("a plan");
+        assert_eq!(run(&plan, How2Run::default()).violations, [], "{}", file.display());
+    }
+}
+
+#[test]
+fn the_same_plan_gives_the_same_transcript() {
+    let plan = generate(5, &rooms());
+    let how = How2Run { transcript: true, mutant: None };
+    let (first, second) = (run(&plan, how), run(&plan, how));
+    assert_eq!(first.lines, second.lines);
+    assert_eq!(first.hash, second.hash);
+    assert!(first.lines.len() > 100);
+}
+
+#[test]
+fn a_planted_mistake_is_found_and_its_plan_shrinks() {
+    let caught = hunt(Mutant::NoStatus, 1..20);
+    let (count, violation) = caught.by.expect("it is noticed");
+    let plan = generate(count, &rooms());
+    let how = How2Run { transcript: false, mutant: Some(Mutant::NoStatus) };
+    let (small, _) = shrink(&plan, how);
+    assert!(small.entries.len() <= plan.entries.len());
+    assert_eq!(run(&small, how).violations.first().map(|v| v.rule), Some(violation.rule));
+}
