@@ -53,6 +53,8 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, now: Time) -> Outco
             outcome.steps.extend(raised.map(|number| Step::RaiseRevision(found.target.clone(), number)));
             found.hash.clone()
         }
+        // The collector takes the history of a set that is being deleted; making it anew would never end.
+        None if desired.owner.deleting => return outcome,
         None => {
             let collisions = observed.status.int(&["collisionCount"]).unwrap_or(0);
             let (hash, name) = revisions::name(&desired.owner, &data, collisions);

@@ -36,6 +36,8 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, now: Time) -> Outco
             outcome.steps.extend(raised.map(|number| Step::RaiseRevision(found.target.clone(), number)));
             found.target.name.clone()
         }
+        // The collector takes the history of a set that is being deleted; making it anew would never end.
+        None if desired.owner.deleting => return outcome,
         None => {
             let (hash, name) = revisions::name(&desired.owner, &data, collisions);
             if observed.history.name_taken {
