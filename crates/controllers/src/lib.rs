@@ -73,6 +73,7 @@ pub fn all() -> Vec<Controller> {
         Controller::of::<volume::VolumeController>(),
         Controller::of::<volume_protection::ClaimProtectionController>(),
         Controller::of::<volume_protection::VolumeProtectionController>(),
+        Controller::of::<volume_protection::ClassProtectionController>(),
         Controller::of::<garbage_collector::GarbageCollector>(),
         Controller::of::<namespace::NamespaceController>(),
         Controller::of::<root_ca::RootCaController>(),

@@ -1,12 +1,14 @@
-//! Claims in use by pods and volumes bound to claims are not removed before that ends.
+//! Claims in use by pods, volumes bound to claims and attributes classes of either are not removed before that ends.
 //!
-//! Owns: the finalizers `kubernetes.io/pvc-protection` and `kubernetes.io/pv-protection`. At rest: every claim and volume
-//! that is not being deleted has its finalizer, and one that is has it only while it is used. A claim is used by every
-//! pod that names it and has a node, ended or not; a volume while it is bound.
+//! Owns: the finalizers `kubernetes.io/pvc-protection`, `kubernetes.io/pv-protection` and `kubernetes.io/vac-protection`.
+//! At rest: every claim, volume and class that is not being deleted has its finalizer, and one that is has it only while
+//! it is used. A claim is used by every pod that names it and has a node, ended or not; a volume while it is bound; a
+//! class by every claim and volume that has it or shall get it.
 
 use brain::facts::{Pod, Seen};
-use brain::{Action, Brain, Def, Note, Object, Outcome, View, Watch};
+use brain::{Action, Brain, Def, Note, Object, Outcome, Resource, View, Watch};
 use meta::{ObjectExt, Time};
+use serde_json::Value;
 use store::{Event, Key};
 
 use crate::pods;
@@ -15,11 +17,23 @@ use crate::volume_claim::{CLAIM_COLLECTION, CLAIMS, VOLUME_COLLECTION, VOLUMES};
 
 const CLAIM_FINALIZER: &str = "kubernetes.io/pvc-protection";
 const VOLUME_FINALIZER: &str = "kubernetes.io/pv-protection";
+const CLASS_FINALIZER: &str = "kubernetes.io/vac-protection";
+const CLASSES: Resource = Resource::new("storage.k8s.io", "v1", "volumeattributesclasses");
+const CLASS_COLLECTION: &str = "storage.k8s.io/volumeattributesclasses";
+/// Where claims and volumes name their class.
+const CLASS_NAMES: [&[&str]; 3] = [
+    &["spec", "volumeAttributesClassName"],
+    &["status", "currentVolumeAttributesClassName"],
+    &["status", "modifyVolumeStatus", "targetVolumeAttributesClassName"],
+];
 
 /// The controller of claims.
 pub struct ClaimProtectionController;
 /// The controller of volumes.
 pub struct VolumeProtectionController;
+
+/// The controller of classes of volume attributes.
+pub struct ClassProtectionController;
 
 /// The object shall be held, or not.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,6 +139,63 @@ impl Brain for VolumeProtectionController {
     }
 }
 
+impl Brain for ClassProtectionController {
+    const DEF: Def = Def {
+        name: "volumeattributesclass-protection",
+        root: CLASSES,
+        root_kind: "VolumeAttributesClass",
+        watches: &[
+            Watch { collection: CLASS_COLLECTION, roots: |_, event| vec![event.key.clone()] },
+            Watch { collection: CLAIM_COLLECTION, roots: class_roots },
+            Watch { collection: VOLUME_COLLECTION, roots: class_roots },
+        ],
+        resync: None,
+    };
+    type Desired = Desired;
+    type Observed = Observed;
+    type Step = Step;
+    type Why = Why;
+
+    fn observe(view: &View, key: &Key, _: Time) -> Option<(Desired, Observed)> {
+        let class = view.get_key(key)?;
+        let is_used = class.meta().is_deleting() && is_class_used(view, &class.meta().name);
+        Some(facts(&class, CLASS_FINALIZER, is_used))
+    }
+
+    fn reconcile(desired: &Desired, observed: &Observed, _: Time) -> Outcome<Step, Why> {
+        decide(desired, observed)
+    }
+
+    fn check(desired: &Desired, observed: &Observed, outcome: &Outcome<Step, Why>) -> Result<(), String> {
+        check(desired, observed, outcome)
+    }
+
+    fn perform(Step::Write: Step, _: &Desired, observed: &Observed) -> Action {
+        observed.target.set_finalizers(CLASSES, &observed.finalizers)
+    }
+
+    fn explain(Why::InUse: Why) -> Note {
+        Note::quiet("InUse", "claims or volumes still use this class")
+    }
+}
+
+fn is_class_used(view: &View, class: &str) -> bool {
+    let users = [CLAIM_COLLECTION, VOLUME_COLLECTION].into_iter().flat_map(|collection| view.list(collection, ""));
+    users.into_iter().any(|user| classes_of(&user.tree()).any(|name| name == class))
+}
+
+fn classes_of(user: &Value) -> impl Iterator<Item = &str> {
+    CLASS_NAMES.iter().map(|path| user.text(path)).filter(|name| !name.is_empty())
+}
+
+/// The classes that a claim or volume named before the event and that are being deleted.
+fn class_roots(view: &View, event: &Event) -> Vec<Key> {
+    let states = event.previous.iter().chain([&event.entry]).map(|entry| Object::new(event.key.clone(), entry.clone()));
+    let trees: Vec<_> = states.map(|state| state.tree()).collect();
+    let keys = trees.iter().flat_map(|tree| classes_of(tree)).map(|name| Key::new(CLASS_COLLECTION, name));
+    keys.filter(|key| view.get_key(key).is_some_and(|class| class.meta().is_deleting())).collect()
+}
+
 fn facts(object: &Object, finalizer: &'static str, is_used: bool) -> (Desired, Observed) {
     let is_deleting = object.meta().is_deleting();
     let is_held = !is_deleting || is_used;
@@ -208,5 +279,19 @@ mod tests {
         world.edit(VOLUME_COLLECTION, "", "v", |volume| volume.put(&["status", "phase"], "Released"));
         assert_eq!(world.follow(), ["patch persistentvolumes v"]);
         assert!(world.names(VOLUME_COLLECTION).is_empty());
+    }
+
+    #[test]
+    fn a_class_stays_while_a_claim_has_it() {
+        let mut world = World::new([Controller::of::<ClassProtectionController>()]);
+        world.put(CLASS_COLLECTION, json!({"metadata": {"name": "gold"}}));
+        let claim = json!({"metadata": {"name": "data", "namespace": "a"}, "spec": {"volumeAttributesClassName": "gold"}});
+        world.put(CLAIM_COLLECTION, claim);
+        assert_eq!(world.settle(), ["patch volumeattributesclasses gold"]);
+        world.delete(CLASS_COLLECTION, "", "gold", None);
+        assert_eq!(world.follow(), Vec::<String>::new());
+        world.remove(CLAIM_COLLECTION, "a", "data");
+        assert_eq!(world.follow(), ["patch volumeattributesclasses gold"]);
+        assert!(world.names(CLASS_COLLECTION).is_empty());
     }
 }
