@@ -109,7 +109,7 @@ fn apply(world: World<'_>, request: &Request) -> Result<Write, ApiError> {
             apply_create(world, request, merged)
         }
     };
-    write.warnings = decoded.warnings;
+    write.warnings = body::judged(decoded.warnings, request.options.field_validation)?;
     Ok(write)
 }
 

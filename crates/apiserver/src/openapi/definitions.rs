@@ -16,6 +16,7 @@ pub enum Version {
 
 pub const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 pub const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
 pub const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 pub const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 
@@ -107,6 +108,9 @@ pub fn each<'k>(
         }
     }
     let mut put = |name: &str, mut definition: Value| {
+        if name == OBJECT_META {
+            describe(&mut definition, OF_OBJECT_META);
+        }
         if let Some(gvks) = gvks.get(name) {
             definition["x-kubernetes-group-version-kind"] = gvks.iter().map(gvk_value).collect();
         }
@@ -116,22 +120,41 @@ pub fn each<'k>(
     built_in.into_iter().for_each(|name| put(name, version.of_built_in(name).unwrap_or_default()));
     for (name, kind) in own {
         let mut definition = version.of_schema(kind.schema.get());
-        explain_type(&mut definition);
+        describe(&mut definition, OF_EVERY_KIND);
         put(&name, definition);
         put(&list_name_of(kind), list(kind, version));
     }
 }
 
 /// Custom kinds seldom describe the fields that all kinds have; `kubectl explain` shows these words.
-fn explain_type(definition: &mut Value) {
-    const WORDS: [(&str, &str); 2] = [
-        ("apiVersion", "APIVersion defines in which version of its schema this object is written."),
-        ("kind", "Kind is the type of this object, as its group and version name it."),
-    ];
-    for (field, words) in WORDS {
+const OF_EVERY_KIND: &[(&str, &str)] = &[
+    ("apiVersion", "APIVersion defines in which version of its schema this object is written."),
+    ("kind", "Kind is the type of this object, as its group and version name it."),
+    ("metadata", "Standard object's metadata: name, labels, owners and what else all kinds have."),
+];
+const OF_OBJECT_META: &[(&str, &str)] = &[
+    ("annotations", "Annotations are notes of any form that tools attach; nothing selects by them."),
+    ("creationTimestamp", "CreationTimestamp is a timestamp of when the server made this object. Read-only."),
+    ("deletionGracePeriodSeconds", "Seconds that the object had to end when its deletion began. Read-only."),
+    ("deletionTimestamp", "When the object is to be gone; set once somebody has deleted it. Read-only."),
+    ("finalizers", "Names of those who must finish their work before a deleted object is removed."),
+    ("generateName", "A prefix from which the server makes a unique name where none is given."),
+    ("generation", "Counts the changes of what is desired. Read-only."),
+    ("labels", "Labels are names and values by which objects are grouped and selected."),
+    ("managedFields", "Which manager set which fields, and when; server-side apply keeps this record."),
+    ("name", "Name of the object, unique among those of its kind in its namespace. It never changes."),
+    ("namespace", "The space within which the name is unique; empty for kinds of the cluster. It never changes."),
+    ("ownerReferences", "The objects that this one belongs to; it is collected when all of them are gone."),
+    ("resourceVersion", "The revision of the last write; clients compare it only as a number. Read-only."),
+    ("uid", "Distinguishes this object from earlier and later ones of the same name. Read-only."),
+];
+
+/// Describes the fields of a definition that have no description of their own.
+fn describe(definition: &mut Value, words: &[(&str, &str)]) {
+    for (field, words) in words {
         let field = definition.get_mut("properties").and_then(|properties| properties.get_mut(field));
         if let Some(Value::Object(field)) = field {
-            field.entry("description").or_insert_with(|| words.into());
+            field.entry("description").or_insert_with(|| (*words).into());
         }
     }
 }
