@@ -113,7 +113,7 @@ impl Draft {
         json!({
             "metadata": {"labels": {"app": app}, "annotations": annotations},
             "spec": {
-                "restartPolicy": policy, "terminationGracePeriodSeconds": self.dice.between(0, 30),
+                "restartPolicy": policy, "terminationGracePeriodSeconds": self.dice.between(1, 30),
                 "containers": [{"name": "c", "image": self.image()}],
             },
         })
@@ -289,9 +289,12 @@ impl Draft {
             let all = format!("/api/v1/namespaces/{namespace}/services");
             let path = format!("{all}/to-{app}");
             self.create(at, &all, &body);
-            self.changes(&path, at, 1, |draft| {
-                json!({"spec": {"selector": {"app": draft.dice.pick(&["web-0", "web-1", "rs", "rc"])}}})
-            });
+            self.changes(
+                &path,
+                at,
+                1,
+                |draft| json!({"spec": {"selector": {"app": draft.dice.pick(&["web-0", "web-1", "rs", "rc"])}}}),
+            );
             self.deletion(&path, at, 20);
         }
         if self.dice.percent(30) {

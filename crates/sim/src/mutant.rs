@@ -174,7 +174,11 @@ fn takes_finalizer(action: &Action) -> bool {
 fn unsettle(action: &mut Action, number: u64) {
     let patch = match action {
         Action::Update { object, subresource: "status", .. } => object,
-        Action::Patch { patch: Patch::Merge(body), subresource: "status", resource, .. } if resource.plural != "pods" => body,
+        Action::Patch { patch: Patch::Merge(body), subresource: "status", resource, .. }
+            if resource.plural != "pods" =>
+        {
+            body
+        }
         _ => return,
     };
     let counter = patch.at(&["status", "observedGeneration"]).is_some();

@@ -5,9 +5,10 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use admit::UserInfo;
-use brain::{Controller, Loop, Object, Performed, Refusal, Refusals, Turn, Wake};
+use brain::{Def, Loop, Object, Performed, Refusal, Refusals, Turn, View, Wake};
 use driver::{Call, Verdict, events};
 use meta::{ObjectExt, Time};
+use scheduler::{Decision, Scheduler};
 use serde_json::Value;
 use store::{Ack, Collection, Event, Key, Listener, ReadError, Revision, Snapshot, Store, Txn, TxnError};
 use view::Mirror;
@@ -40,6 +41,8 @@ pub struct Course {
     performed: Option<Performed>,
     notes: VecDeque<Value>,
     note: NoteStep,
+    /// The scheduler's name for it.
+    ticket: u64,
     /// The request whose answer it waits for.
     call: u64,
 }
@@ -57,8 +60,8 @@ pub struct Room {
     pub name: String,
     /// What it is for.
     pub part: Part,
-    /// The decision.
-    pub controller: Controller,
+    /// What it looks at, and what it is called.
+    pub def: Def,
     /// Who it acts as.
     pub user: Arc<UserInfo>,
     /// Changes with every start: what belongs to an earlier life is dropped.
@@ -78,14 +81,48 @@ pub struct Room {
     /// Messages sent, for choices that follow from the number.
     pub sent: u64,
     mirror: Mirror,
-    keys: Loop,
+    mind: Mind,
     refusals: Refusals,
     courses_started: u64,
     mutant: Option<Mutant>,
 }
 
+/// How a room decides.
+pub enum Mind {
+    /// One key after the other, as controllers do.
+    Controller {
+        /// The decision.
+        turn: Decide,
+        /// The keys.
+        keys: Loop,
+    },
+    /// One pod after the other, on what it knows of all of them.
+    Scheduler(Box<Scheduler>),
+}
+
+/// A controller's decision on one key.
+pub type Decide = fn(&View, &Key, Time, Option<&Refusal>) -> Turn;
+
+impl Mind {
+    /// A mind of the same kind that knows nothing.
+    fn fresh(&self) -> Mind {
+        match self {
+            Mind::Controller { turn, .. } => Mind::Controller { turn: *turn, keys: Loop::new() },
+            Mind::Scheduler(_) => Mind::Scheduler(Box::default()),
+        }
+    }
+}
+
+/// What is decided next, before it is looked at more closely.
+struct Decided {
+    key: Key,
+    ticket: u64,
+    turn: std::thread::Result<Turn>,
+}
+
 /// Turns of one controller under way at a time, as the driver has.
 const TURNS_MAX: usize = 64;
+const PODS: &str = "core/pods";
 
 /// What a room says of a turn it started.
 pub struct Started {
@@ -99,11 +136,11 @@ pub struct Started {
 
 impl Room {
     /// A room that does not run yet.
-    pub fn new(name: String, part: Part, controller: Controller, user: Arc<UserInfo>, mutant: Option<Mutant>) -> Room {
+    pub fn new(name: String, part: Part, def: Def, mind: Mind, user: Arc<UserInfo>, mutant: Option<Mutant>) -> Room {
         Room {
             name,
             part,
-            controller,
+            def,
             user,
             life: 0,
             up: false,
@@ -114,25 +151,36 @@ impl Room {
             courses: BTreeMap::new(),
             sent: 0,
             mirror: Mirror::default(),
-            keys: Loop::new(),
+            mind,
             refusals: Refusals::default(),
             courses_started: 0,
             mutant,
         }
     }
 
+    /// A second instance of it.
+    pub fn twin(&self, name: String) -> Room {
+        Room::new(name, self.part, self.def.clone(), self.mind.fresh(), Arc::clone(&self.user), self.mutant)
+    }
+
     /// Field manager and user agent, as the driver has.
     pub fn agent(&self) -> String {
-        format!("{}-controller", self.controller.def.name)
+        match self.part {
+            Part::Scheduler => scheduler::SCHEDULER_NAME.to_owned(),
+            _ => format!("{}-controller", self.def.name),
+        }
     }
 
     /// Starts from the newest state, knowing nothing else.
-    pub fn start(&mut self, store: &dyn Store) {
+    pub fn start(&mut self, store: &dyn Store, now: Time) {
         self.mirror = match self.mutant {
             Some(Mutant::StaleRestart) => stale(store),
             _ => Mirror::of(store),
         };
-        self.keys = Loop::new();
+        self.mind = self.mind.fresh();
+        if let Mind::Scheduler(scheduler) = &mut self.mind {
+            scheduler.rebuild(self.mirror.view(), now);
+        }
         self.refusals = Refusals::default();
         self.courses.clear();
         self.coming.clear();
@@ -153,8 +201,8 @@ impl Room {
 
     /// Looks at every key again.
     pub fn wake_all(&mut self) {
-        for key in self.controller.def.all_keys(self.mirror.view()) {
-            self.keys.wake(key);
+        if let Mind::Controller { keys, .. } = &mut self.mind {
+            self.def.all_keys(self.mirror.view()).into_iter().for_each(|key| keys.wake(key));
         }
     }
 
@@ -164,7 +212,7 @@ impl Room {
     }
 
     /// Moves the view to the newest revision that has arrived by `at`.
-    pub fn look(&mut self, store: &dyn Store, at: u64) {
+    pub fn look(&mut self, store: &dyn Store, at: u64, now: Time) {
         let mut to = None;
         while let Some((_, revision)) = self.coming.pop_front_if(|(arrives, _)| *arrives <= at) {
             to = Some(revision);
@@ -172,19 +220,49 @@ impl Room {
         let Some(to) = to.filter(|to| *to > self.seen()) else { return };
         let newest = store.snapshot();
         let snapshot = if newest.revision() <= to { newest } else { store.snapshot_at(to).unwrap_or(newest) };
-        let (keys, def) = (&mut self.keys, &self.controller.def);
         let drops = self.mutant == Some(Mutant::DropEvents);
-        let wake = |view: &view::View, event: &Event| {
+        let (mind, def) = (&mut self.mind, &self.def);
+        let wake = |view: &View, event: &Event| match mind {
             // The mutant misses every fifth event.
-            if drops && event.revision.0 % 5 == 0 {
-                return;
-            }
-            for key in def.keys(view, event) {
-                keys.wake(key);
-            }
+            _ if drops && event.revision.0.is_multiple_of(5) => {}
+            Mind::Controller { keys, .. } => def.keys(view, event).into_iter().for_each(|key| keys.wake(key)),
+            Mind::Scheduler(scheduler) => scheduler.observe(event, now),
         };
         if !self.mirror.advance(&AsOf { store, snapshot }, wake) {
+            if let Mind::Scheduler(scheduler) = &mut self.mind {
+                scheduler.rebuild(self.mirror.view(), now);
+            }
             self.wake_all();
+        }
+    }
+
+    /// Decides what is due next.
+    fn decide(&mut self, now: Time, is_down: &dyn Fn(&str) -> bool) -> Option<Decided> {
+        let view = self.mirror.view();
+        match &mut self.mind {
+            Mind::Controller { turn, keys } => {
+                let seen = if self.mutant == Some(Mutant::NoGate) { Revision(u64::MAX) } else { view.revision() };
+                let key = keys.next(seen, now)?;
+                let on_node = || view.get_key(&key).is_some_and(|root| is_down(&node_of(&root)));
+                let turn = if self.part == Part::Node && on_node() {
+                    Ok(Turn::rest())
+                } else {
+                    let last = self.refusals.get(&key);
+                    std::panic::catch_unwind(AssertUnwindSafe(|| turn(view, &key, now, last)))
+                };
+                Some(Decided { key, ticket: 0, turn })
+            }
+            Mind::Scheduler(scheduler) => {
+                let decided = std::panic::catch_unwind(AssertUnwindSafe(|| scheduler.next(view, now)));
+                let (key, ticket, turn) = match decided {
+                    Ok(decision) => {
+                        let Decision { key, ticket, effects, notes, .. } = decision?;
+                        (key, ticket, Ok(Turn { effects, notes, ..Turn::rest() }))
+                    }
+                    Err(panic) => (Key::new(PODS, ""), 0, Err(panic)),
+                };
+                Some(Decided { key, ticket, turn })
+            }
         }
     }
 
@@ -193,18 +271,10 @@ impl Room {
         if self.courses.len() >= TURNS_MAX {
             return None;
         }
-        let seen = match self.mutant {
-            Some(Mutant::NoGate) => Revision(u64::MAX),
-            _ => self.seen(),
-        };
-        let key = self.keys.next(seen, now)?;
+        let Decided { key, ticket, turn } = self.decide(now, is_down)?;
         let view = self.mirror.view();
         let root = view.get_key(&key);
-        let idle = self.part == Part::Node && root.as_ref().is_some_and(|root| is_down(&node_of(root)));
-        let last = self.refusals.get(&key).cloned();
-        let decide = || (self.controller.turn)(view, &key, now, last.as_ref());
-        let decided = if idle { Ok(Turn::rest()) } else { std::panic::catch_unwind(AssertUnwindSafe(decide)) };
-        let (mut turn, mut fault) = match decided {
+        let (mut turn, mut fault) = match turn {
             Ok(turn) => (turn, None),
             Err(_) => (Turn::rest(), Some(format!("the decision on {key} panicked"))),
         };
@@ -213,14 +283,15 @@ impl Room {
             turn = Turn::rest();
         }
         // Same input, same output: asked of every sixteenth decision that does something.
-        if !turn.effects.is_empty() && self.courses_started.is_multiple_of(16) {
-            let again = std::panic::catch_unwind(AssertUnwindSafe(decide));
-            if again.ok().as_ref() != Some(&turn) {
-                fault = Some(format!("two decisions on {key} from the same facts differ"));
-            }
+        if let Mind::Controller { turn: decide, .. } = &self.mind
+            && !turn.effects.is_empty()
+            && self.courses_started.is_multiple_of(16)
+            && decide(view, &key, now, self.refusals.get(&key)) != turn
+        {
+            fault = Some(format!("two decisions on {key} from the same facts differ"));
         }
         if let Some(mutant) = self.mutant {
-            mutant.bend_about(&mut turn, root.as_ref(), self.controller.def.name);
+            mutant.bend_about(&mut turn, root.as_ref(), self.def.name);
             mutant.bend(&mut turn, self.courses_started);
         }
         let line = line(&key, self.mirror.view().revision(), &turn);
@@ -236,6 +307,7 @@ impl Room {
             performed: None,
             notes: VecDeque::new(),
             note: NoteStep::First,
+            ticket,
             call: 0,
         };
         self.courses.insert(self.courses_started, course);
@@ -250,7 +322,7 @@ impl Room {
                 return Some(driver::request_of(&effect.action));
             }
             running.performed = Some(Performed::Done { wrote: running.wrote });
-            running.collect_notes(&self.controller.def);
+            running.collect_notes(&self.def);
         }
         if let Some(event) = running.notes.front() {
             return Some(match running.note {
@@ -265,7 +337,7 @@ impl Room {
 
     /// Takes the answer to a turn's request.
     pub fn answered(&mut self, course: u64, reply: Reply) {
-        let def = &self.controller.def;
+        let def = &self.def;
         let Some(running) = self.courses.get_mut(&course) else { return };
         if running.performed.is_some() {
             running.note_answered(reply);
@@ -316,7 +388,7 @@ impl Room {
             Some(refusal) => self.refusals.remember(over.key.clone(), refusal),
             None => self.refusals.forget(&over.key),
         }
-        let mut wake = match (over.turn.wake, self.controller.def.resync) {
+        let mut wake = match (over.turn.wake, self.def.resync) {
             (wake, Some(resync)) => wake.or_at(now.after(resync)),
             (wake, None) => wake,
         };
@@ -324,15 +396,23 @@ impl Room {
             wake = Wake::OnChange;
         }
         let performed = over.performed.unwrap_or(Performed::Done { wrote: over.wrote });
-        self.keys.done(&over.key, performed, wake, now);
-        if self.courses_started.is_multiple_of(256) {
-            self.keys.tidy(self.mirror.view().revision());
+        match &mut self.mind {
+            Mind::Controller { keys, .. } => {
+                keys.done(&over.key, performed, wake, now);
+                if self.courses_started.is_multiple_of(256) {
+                    keys.tidy(self.mirror.view().revision());
+                }
+            }
+            Mind::Scheduler(scheduler) => scheduler.done(over.ticket, performed, now),
         }
     }
 
     /// When its next timer is due, in wall-clock time.
     pub fn next_timer(&self) -> Option<Time> {
-        self.keys.next_timer()
+        match &self.mind {
+            Mind::Controller { keys, .. } => keys.next_timer(),
+            Mind::Scheduler(scheduler) => scheduler.next_timer(),
+        }
     }
 }
 
@@ -341,7 +421,13 @@ impl Course {
         let Some(root) = &self.root else { return };
         let done = self.turn.effects.iter().take(self.done).filter_map(|effect| effect.note.as_ref());
         let told = done.chain(&self.turn.notes);
-        self.notes = told.filter_map(|note| events::event_of(def, root, note, self.began)).collect();
+        let component = if def.name == scheduler::SCHEDULER_NAME {
+            def.name.to_owned()
+        } else {
+            format!("{}-controller", def.name)
+        };
+        let event = |note| events::event_from(&component, &def.root, def.root_kind, root, note, self.began);
+        self.notes = told.filter_map(event).collect();
     }
 
     fn note_answered(&mut self, reply: Reply) {
@@ -368,9 +454,10 @@ fn line(key: &Key, seen: Revision, turn: &Turn) -> String {
     if turn.effects.is_empty() {
         return String::new();
     }
-    let effects = turn.effects.iter().map(|effect| {
-        format!("{} {} {}", effect.action.verb(), effect.action.resource().plural, effect.action.name())
-    });
+    let effects = turn
+        .effects
+        .iter()
+        .map(|effect| format!("{} {} {}", effect.action.verb(), effect.action.resource().plural, effect.action.name()));
     format!("decides on {key} at {seen}: {}", effects.collect::<Vec<_>>().join(", "))
 }
 

@@ -344,7 +344,8 @@ impl Server {
     /// What the HTTP server makes of a request: route, verb, right, kind, options, body.
     fn request(&mut self, wire: &Wire) -> Result<Request, ApiError> {
         self.follow_definitions();
-        let not_found = || ApiError::new(404, meta::Reason::NotFound, "the server could not find the requested resource");
+        let not_found =
+            || ApiError::new(404, meta::Reason::NotFound, "the server could not find the requested resource");
         let (path, query) = wire.path.split_once('?').unwrap_or((&wire.path, ""));
         let address = route::parse(path).ok_or_else(not_found)?;
         let verb = address.verb(&wire.method, false).ok_or_else(not_found)?;

@@ -9,7 +9,9 @@ const RUNS_MAX: usize = 400;
 /// The smallest plan found that breaks the same rule, and how many runs it took.
 pub fn shrink(plan: &Plan, how: How2Run) -> (Plan, usize) {
     let how = How2Run { transcript: false, ..how };
-    let Some(rule) = run(plan, how).violations.first().map(|violation| violation.rule) else { return (plan.clone(), 1) };
+    let Some(rule) = run(plan, how).violations.first().map(|violation| violation.rule) else {
+        return (plan.clone(), 1);
+    };
     let mut shrinking = Shrinking { how, rule, runs: 1 };
     let mut best = plan.clone();
     shrinking.entries(&mut best);

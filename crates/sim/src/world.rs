@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 use std::time::Duration;
 
-use brain::Controller;
 use clock::{Clock, ManualClock};
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
@@ -79,7 +78,6 @@ enum Happening {
 /// Everybody and everything.
 struct World<'p> {
     plan: &'p Plan,
-    mutant: Option<Mutant>,
     clock: ManualClock,
     /// Microseconds since the beginning; the wall clock may jump, this does not.
     at: u64,
@@ -122,11 +120,10 @@ impl<'p> World<'p> {
         let server = Server::start(plan.medium, plan.seed, how.mutant.and_then(Mutant::of_store))?;
         let rooms = cast::everybody(how.mutant);
         let last = server.snapshot();
-        let names: Vec<&'static str> = rooms.iter().map(|room: &Room| room.controller.def.name).collect();
+        let names: Vec<&'static str> = rooms.iter().map(|room: &Room| room.def.name).collect();
         let oracles = Oracles::new(&last, &names);
         Ok(World {
             plan,
-            mutant: how.mutant,
             clock: ManualClock::at(START),
             at: 0,
             queue: BTreeMap::new(),
@@ -415,7 +412,8 @@ impl World<'_> {
         }
         // The first view is a consistent read; while nobody answers there is none.
         let Some(server) = self.server.as_ref().filter(|_| self.server_up) else { return };
-        self.rooms[room].start(server.store());
+        let now = self.clock.now();
+        self.rooms[room].start(server.store(), now);
         let text = format!("starts at revision {}", self.rooms[room].seen());
         let name = self.rooms[room].name.clone();
         self.say(&name, &text);
@@ -457,7 +455,7 @@ impl World<'_> {
             return self.post_at(until, Happening::Look { room, life });
         }
         if let Some(server) = &self.server {
-            self.rooms[room].look(server.store(), self.at);
+            self.rooms[room].look(server.store(), self.at, self.clock.now());
         }
         if let Some((at, _)) = self.rooms[room].coming.front().copied() {
             self.post_at(at.max(self.at), Happening::Look { room, life });
@@ -658,9 +656,8 @@ impl World<'_> {
         let Some(of) = self.room(name) else { return };
         self.saw("a controller ran twice");
         let of = &self.rooms[of];
-        let controller: Controller = of.controller.clone();
         let name = format!("{}#{}", of.name, self.rooms.len());
-        self.rooms.push(Room::new(name, of.part, controller, of.user.clone(), self.mutant));
+        self.rooms.push(of.twin(name));
         let room = self.rooms.len() - 1;
         self.post(0, Happening::Start { room });
         self.post(span, Happening::Stop { room });
@@ -706,7 +703,10 @@ impl World<'_> {
     }
 
     fn start_server(&mut self, power: bool, number: u64) {
-        let Some(old) = self.server.take().filter(|_| !self.server_up) else { return };
+        if self.server_up {
+            return;
+        }
+        let Some(old) = self.server.take() else { return };
         let uncertain = old.uncertain();
         let dice = Dice::about(self.plan.seed, "power", number);
         let share = dice.between(0, 100);
@@ -759,13 +759,17 @@ impl World<'_> {
         let key = store::Key::new(collection, item.clone());
         let tree: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
         let Some(path) = self.server.as_ref().and_then(|server| server.path_of(&key)) else { return };
-        let delete = |policy: &str| ("DELETE", json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}));
+        let delete = |policy: &str| {
+            ("DELETE", json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}))
+        };
         let (method, body) = match how {
             How::Delete => delete("Background"),
             How::DeleteForeground => delete("Foreground"),
             How::DeleteOrphan => delete("Orphan"),
             How::Unlabel => ("PATCH", json!({"metadata": {"labels": null}})),
-            How::Touch => ("PATCH", json!({"metadata": {"annotations": {"sim.setpoint.dev/touched": which.to_string()}}})),
+            How::Touch => {
+                ("PATCH", json!({"metadata": {"annotations": {"sim.setpoint.dev/touched": which.to_string()}}}))
+            }
             How::Hold => {
                 let held = tree.finalizers().map(str::to_owned).chain([HOLD.to_owned()]).collect::<BTreeSet<_>>();
                 let version = tree.text(&["metadata", "resourceVersion"]);

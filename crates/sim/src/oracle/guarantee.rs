@@ -32,8 +32,20 @@ const OWNERS: &str = "metadata.ownerReferences";
 const FINALIZERS: &str = "metadata.finalizers";
 
 const TABLE: &[Right] = &[
-    right("deployment", "apps/deployments", false, false, &["status", "metadata.annotations.deployment.kubernetes.io/revision"]),
-    right("deployment", "apps/replicasets", true, true, &[OWNERS, "spec.replicas", "spec.minReadySeconds", "metadata.annotations"]),
+    right(
+        "deployment",
+        "apps/deployments",
+        false,
+        false,
+        &["status", "metadata.annotations.deployment.kubernetes.io/revision"],
+    ),
+    right(
+        "deployment",
+        "apps/replicasets",
+        true,
+        true,
+        &[OWNERS, "spec.replicas", "spec.minReadySeconds", "metadata.annotations"],
+    ),
     right("replicaset", "apps/replicasets", false, false, &["status"]),
     right("replicaset", "core/pods", true, true, &[OWNERS]),
     right("replication", "core/replicationcontrollers", false, false, &["status"]),
@@ -50,8 +62,20 @@ const TABLE: &[Right] = &[
     right("cronjob", "batch/cronjobs", false, false, &["status"]),
     right("cronjob", "batch/jobs", true, true, &[]),
     right("endpoint", "core/endpoints", true, true, &["subsets", "metadata.labels", "metadata.annotations"]),
-    right("endpointslice", "discovery.k8s.io/endpointslices", true, true, &["endpoints", "ports", "metadata.labels", "metadata.annotations", OWNERS]),
-    right("endpointslicemirroring", "discovery.k8s.io/endpointslices", true, true, &["endpoints", "ports", "metadata.labels", "metadata.annotations", OWNERS]),
+    right(
+        "endpointslice",
+        "discovery.k8s.io/endpointslices",
+        true,
+        true,
+        &["endpoints", "ports", "metadata.labels", "metadata.annotations", OWNERS],
+    ),
+    right(
+        "endpointslicemirroring",
+        "discovery.k8s.io/endpointslices",
+        true,
+        true,
+        &["endpoints", "ports", "metadata.labels", "metadata.annotations", OWNERS],
+    ),
     right("service-account", "core/serviceaccounts", true, false, &[]),
     right("root-ca-cert-publisher", "core/configmaps", true, false, &["data", "binaryData", "metadata.annotations"]),
     right("namespace", "core/namespaces", false, true, &["status", "spec.finalizers"]),
@@ -64,6 +88,7 @@ const TABLE: &[Right] = &[
     right("disruption", "core/pods", false, false, &["status.conditions"]),
     right("pod-garbage-collector", "core/pods", false, true, &["status"]),
     right("ttl-after-finished", "batch/jobs", false, true, &[]),
+    right("node", "coordination.k8s.io/leases", true, false, &[]),
     right("node", "core/nodes", false, false, &["status.conditions", "spec.taints", "metadata.labels"]),
     right("node", "core/pods", false, true, &["status.conditions"]),
     right("taint-eviction", "core/pods", false, true, &["status.conditions"]),
@@ -83,16 +108,22 @@ const ALWAYS: &[&str] = &[
 ];
 /// Collections that anybody may write: what is said about things.
 const ANYBODYS: &[&str] = &["core/events", "events.k8s.io/events"];
-/// A pod's binding copies where it runs into its labels.
+/// How deep fields are told apart.
 const DEPTH_MAX: usize = 3;
+
+/// Admission charges quotas in the name of whoever creates.
+const CHARGES: Right = right("", "core/resourcequotas", false, false, &["status.used"]);
 
 /// Whether a write is one that its author may make; the error says what it changed.
 pub fn check(author: &Author, event: &Event, old: Option<&Value>, new: Option<&Value>) -> Result<(), String> {
     if author.who.starts_with("user") || ANYBODYS.contains(&&*event.key.collection) {
         return Ok(());
     }
-    let about = |right: &&Right| author.is(right.room) && (right.collection == "*" || *right.collection == *event.key.collection);
-    let rights: Vec<&Right> = TABLE.iter().filter(about).collect();
+    let about = |right: &&Right| {
+        author.is(right.room) && (right.collection == "*" || *right.collection == *event.key.collection)
+    };
+    let charges = (*event.key.collection == *CHARGES.collection).then_some(&CHARGES);
+    let rights: Vec<&Right> = TABLE.iter().filter(about).chain(charges).collect();
     // A controller that the table does not know yet is not held against it.
     if !TABLE.iter().any(|right| author.is(right.room)) {
         return Ok(());

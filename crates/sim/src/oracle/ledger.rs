@@ -128,7 +128,9 @@ impl Ledger {
 
     /// What differs from a state, leaving out `except`; volatile objects count only if `with_volatile`.
     pub fn difference(&self, snapshot: &Snapshot, except: &BTreeSet<Key>, with_volatile: bool) -> Option<String> {
-        for (key, kept) in self.objects.iter().filter(|(key, kept)| (kept.durable || with_volatile) && !except.contains(key)) {
+        for (key, kept) in
+            self.objects.iter().filter(|(key, kept)| (kept.durable || with_volatile) && !except.contains(key))
+        {
             match snapshot.get_key(key) {
                 None => return Some(format!("{key} is missing")),
                 Some(entry) if entry.modified != kept.modified || entry.value != kept.bytes => {

@@ -85,7 +85,8 @@ impl Problems {
         problem: fn(&Ledger, &Value) -> Option<String>,
     ) {
         for object in ledger.list(collection) {
-            let problem = if object.is_deleting() { Some("is still being deleted".into()) } else { problem(ledger, object) };
+            let problem =
+                if object.is_deleting() { Some("is still being deleted".into()) } else { problem(ledger, object) };
             self.found.extend(problem.map(|problem| (kind, format!("{collection} {} {problem}", name(object)))));
         }
     }
@@ -185,7 +186,10 @@ fn replica_set(ledger: &Ledger, set: &Value) -> Option<String> {
     let status = |field: &str| int(set, &["status", field], 0);
     let ready = active.iter().filter(|pod| is_ready(pod)).count() as i64;
     let stray = ledger.list("core/pods").find(|pod| {
-        pod.controller_ref().is_none() && is_active(pod) && pod.namespace() == set.namespace() && selects(selector(set), pod)
+        pod.controller_ref().is_none()
+            && is_active(pod)
+            && pod.namespace() == set.namespace()
+            && selects(selector(set), pod)
     });
     if condition::is_true(set, "ReplicaFailure") {
         return differs("status.replicas", status("replicas"), active.len() as i64);
@@ -227,7 +231,8 @@ fn deployment(ledger: &Ledger, object: &Value) -> Option<String> {
         return Some("has no ReplicaSet of its template".to_owned());
     };
     let is_stuck = condition::find(object, "Progressing").is_some_and(|found| found.text(&["status"]) == "False");
-    if is_stuck && status("availableReplicas") < wanted {
+    // Pods that a quota keeps out are missing for as long as it does.
+    if is_stuck || condition::is_true(object, "ReplicaFailure") {
         return told();
     }
     let old = sets.iter().filter(|set| set.uid() != new.uid());
@@ -255,7 +260,13 @@ fn stateful_set(ledger: &Ledger, set: &Value) -> Option<String> {
         return told;
     }
     let names: BTreeSet<String> = pods.iter().map(|pod| pod.name().to_owned()).collect();
-    let expected: BTreeSet<String> = (start..start + wanted).map(|ordinal| format!("{}-{ordinal}", set.name())).collect();
+    let expected: BTreeSet<String> =
+        (start..start + wanted).map(|ordinal| format!("{}-{ordinal}", set.name())).collect();
+    // A pod of that name which belongs to somebody else stands in the way, and is the user's.
+    let in_the_way = |name: &String| ledger.find("core/pods", set.namespace(), name).is_some();
+    if expected.difference(&names).any(in_the_way) {
+        return None;
+    }
     if names != expected {
         return Some(format!("has the pods {names:?} instead of {expected:?}"));
     }
@@ -291,6 +302,11 @@ fn daemon_set(ledger: &Ledger, set: &Value) -> Option<String> {
     differs("status.numberReady", int(set, &["status", "numberReady"], 0), ready)
 }
 
+/// Whether something may keep pods out of the object's namespace.
+fn has_quota(ledger: &Ledger, object: &Value) -> bool {
+    ledger.list("core/resourcequotas").any(|quota| quota.namespace() == object.namespace())
+}
+
 fn is_finished(job: &Value) -> bool {
     condition::is_true(job, "Complete") || condition::is_true(job, "Failed")
 }
@@ -308,10 +324,16 @@ fn job(ledger: &Ledger, job: &Value) -> Option<String> {
         return differs("the number of active pods", active, 0);
     }
     let waits = pods.iter().any(|pod| is_active(pod) && pod.text(&["status", "phase"]) == "Pending");
-    if active == 0 {
+    if active == 0 && !has_quota(ledger, job) {
         return Some("is not finished and has no active pods".to_owned());
     }
-    if !waits && pods.iter().filter(|pod| is_active(pod)).all(|pod| pod.annotation("simulated.setpoint.dev/finish-after").is_none()) {
+    if active > 0
+        && !waits
+        && pods
+            .iter()
+            .filter(|pod| is_active(pod))
+            .all(|pod| pod.annotation("simulated.setpoint.dev/finish-after").is_none())
+    {
         return Some("is not finished though nothing is in the way".to_owned());
     }
     differs("status.active", int(job, &["status", "active"], 0), active)
@@ -381,7 +403,8 @@ fn compare(listed: &BTreeSet<String>, wanted: &BTreeSet<String>) -> Option<Strin
 
 fn budget(ledger: &Ledger, budget: &Value) -> Option<String> {
     let selected = |pod: &&Arc<Value>| pod.namespace() == budget.namespace() && selects(selector(budget), pod);
-    let healthy = ledger.list("core/pods").filter(selected).filter(|pod| is_active(pod) && is_ready(pod)).count() as i64;
+    let healthy =
+        ledger.list("core/pods").filter(selected).filter(|pod| is_active(pod) && is_ready(pod)).count() as i64;
     observed(budget)
         .or_else(|| differs("status.currentHealthy", int(budget, &["status", "currentHealthy"], 0), healthy))
 }

@@ -114,7 +114,8 @@ impl Oracles {
 
     /// A request was answered.
     pub fn answered(&mut self, who: &str, wire: &Wire, reply: &Reply, quiet: bool) {
-        let stale = reply.as_ref().is_err_and(|refused| refused.reason == "Conflict" || refused.reason == "AlreadyExists");
+        let stale =
+            reply.as_ref().is_err_and(|refused| refused.reason == "Conflict" || refused.reason == "AlreadyExists");
         // An event that is there already is counted, not missed.
         if quiet && stale && !wire.path.contains("/events") {
             let path = wire.path.split('?').next().unwrap_or("").to_owned();
@@ -180,7 +181,12 @@ impl Oracles {
         self.writes += 1;
         let most = WRITES_FREE + WRITES_PER_OBJECT_MAX * self.ledger.list("core/pods").count() as u64;
         if self.writes > most {
-            self.broken("E4", "writes", scene.at, format!("more than {most} writes in the quiet phase, the last by {by}"));
+            self.broken(
+                "E4",
+                "writes",
+                scene.at,
+                format!("more than {most} writes in the quiet phase, the last by {by}"),
+            );
         }
         let busiest = self.conflicts.iter().find(|(_, count)| **count > CONFLICTS_MAX);
         if let Some(((who, path), count)) = busiest.map(|(key, count)| (key.clone(), *count)) {
@@ -263,7 +269,11 @@ fn essence(value: &Value, hash: u64) -> u64 {
     const PASSING: &[&str] = &["uid", "resourceVersion", "generation", "observedGeneration", "name", "generateName"];
     match value {
         Value::Object(map) => map.iter().fold(hash, |hash, (field, value)| {
-            if PASSING.contains(&field.as_str()) || field.ends_with("Time") || field.ends_with("Timestamp") || field.ends_with("At") {
+            if PASSING.contains(&field.as_str())
+                || field.ends_with("Time")
+                || field.ends_with("Timestamp")
+                || field.ends_with("At")
+            {
                 return hash;
             }
             essence(value, fnv(hash, field.as_bytes()))

@@ -126,7 +126,14 @@ impl Safety {
         let active = pods_of(ledger, set).into_iter().filter(|pod| is_active(pod)).count() as i64;
         let most = self.lately(at, uid)?;
         (active > most).then(|| {
-            ("overshoot", format!("{}/{} has {active} active pods and never asked for more than {most}", set.namespace(), set.name()))
+            (
+                "overshoot",
+                format!(
+                    "{}/{} has {active} active pods and never asked for more than {most}",
+                    set.namespace(),
+                    set.name()
+                ),
+            )
         })
     }
 
@@ -193,7 +200,8 @@ fn not_removed_by_others(
     scene: &Scene<'_>,
 ) -> Option<Broken> {
     let (old, author) = (old?, author?);
-    let ran = !old.text(&["spec", "nodeName"]).is_empty() && !matches!(old.text(&["status", "phase"]), "Succeeded" | "Failed");
+    let ran = !old.text(&["spec", "nodeName"]).is_empty()
+        && !matches!(old.text(&["status", "phase"]), "Succeeded" | "Failed");
     let may = author.is("simulated-node") || author.is("pod-garbage-collector") || author.who.starts_with("user");
     // Taking off the last finalizer of a pod that its node has let go of removes it too.
     let was_let_go = old.int(&["metadata", "deletionGracePeriodSeconds"]) == Some(0);
@@ -201,7 +209,10 @@ fn not_removed_by_others(
     let node = old.text(&["spec", "nodeName"]);
     strange.then(|| {
         let down = scene.nodes_down.contains(node);
-        ("removed-while-running", format!("{} is removed by {} though it runs on {node} (down: {down})", event.key, author.who))
+        (
+            "removed-while-running",
+            format!("{} is removed by {} though it runs on {node} (down: {down})", event.key, author.who),
+        )
     })
 }
 
@@ -221,7 +232,12 @@ fn quota(pod: &Value, ledger: &Ledger) -> Option<Broken> {
 }
 
 /// The collector deletes nothing that has an owner which lives and stays.
-fn collected_living(old: Option<&Value>, new: Option<&Value>, ledger: &Ledger, author: Option<&Author>) -> Option<Broken> {
+fn collected_living(
+    old: Option<&Value>,
+    new: Option<&Value>,
+    ledger: &Ledger,
+    author: Option<&Author>,
+) -> Option<Broken> {
     let old = old.filter(|old| !old.is_deleting())?;
     if !author?.is("generic-garbage-collector") || new.is_some_and(|new| !new.is_deleting()) {
         return None;
@@ -232,6 +248,8 @@ fn collected_living(old: Option<&Value>, new: Option<&Value>, ledger: &Ledger, a
         })
     };
     let owner = old.owner_references().iter().find(stays)?;
-    Some(("collected", format!("{}/{} is deleted though its owner {} lives", old.namespace(), old.name(), owner.text(&["name"]))))
+    Some((
+        "collected",
+        format!("{}/{} is deleted though its owner {} lives", old.namespace(), old.name(), owner.text(&["name"])),
+    ))
 }
-
