@@ -22,7 +22,7 @@ impl Review<'_> {
     pub fn admit(&self, world: World<'_>, new: Option<&mut Value>, effects: &mut Effects) -> Result<(), ApiError> {
         self.with_case(world, |case| match new {
             Some(new) => {
-                chain::mutate(case, new, effects)?;
+                mutate(case, new, effects)?;
                 chain::validate(case, Some(new), effects)?;
                 self.refuse_escalation(case, world, new)?;
                 policy::validate(case, Some(new), effects)
@@ -71,10 +71,14 @@ impl Review<'_> {
     }
 }
 
-/// The validating steps, built in and declared.
-fn validate(case: &Case<'_>, new: Option<&Value>, effects: &mut Effects) -> Result<(), ApiError> {
-    chain::validate(case, new, effects)?;
-    policy::validate(case, new, effects)
+/// The mutating steps, built in and declared. What policies changed is looked at once more by all who may care.
+fn mutate(case: &Case<'_>, new: &mut Value, effects: &mut Effects) -> Result<(), ApiError> {
+    chain::mutate(case, new, effects)?;
+    if policy::mutate(case, new, policy::Round::First)? {
+        chain::mutate(case, new, effects)?;
+        policy::mutate(case, new, policy::Round::Again)?;
+    }
+    Ok(())
 }
 
 /// What admission writes besides, as parts of the request's own transaction.

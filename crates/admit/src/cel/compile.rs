@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use kube_cel::cel::IdedExpr;
 use kube_cel::cel::common::ast::operators;
-use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue};
+use kube_cel::cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, LiteralValue, MapEntryExpr, MapExpr};
 use kube_cel::cel::parser::Parser;
 
 use super::authorizer::REQUEST_RESOURCE;
@@ -151,7 +151,10 @@ impl Walk {
                 }
                 self.visit(&mut select.operand, None)?;
             }
-            Expr::Struct(object) => return Err(format!("undeclared reference to '{}'", object.type_name)),
+            Expr::Struct(_) => {
+                node.expr = as_map(node)?;
+                return self.visit(node, None);
+            }
             Expr::Unspecified => return Err("the expression is incomplete".to_owned()),
             Expr::Literal(_) => {}
         }
@@ -200,6 +203,46 @@ impl Walk {
         self.bound.truncate(bound);
         wrap(&mut of.loop_cond, TICK, Some(step));
         Ok(())
+    }
+}
+
+/// The types of which mutations make values: parts of the object by their path, and steps of a JSON patch.
+const OBJECT: &str = "Object";
+const JSON_PATCH: &str = "JSONPatch";
+
+/// A value of one of these types, as the map that it stands for; the interpreter knows no types of others.
+fn as_map(node: &mut IdedExpr) -> Result<Expr, String> {
+    let Expr::Struct(made) = std::mem::take(&mut node.expr) else { return Ok(Expr::Unspecified) };
+    let name = made.type_name.trim_start_matches('.').to_owned();
+    let is_part = name == OBJECT || name.strip_prefix(OBJECT).is_some_and(|path| path.starts_with('.'));
+    if !is_part && name != JSON_PATCH {
+        return Err(format!("undeclared reference to '{name}' (in container '')"));
+    }
+    let mut entries = Vec::with_capacity(made.entries.len());
+    for mut entry in made.entries {
+        if let EntryExpr::StructField(field) = entry.expr {
+            if is_part {
+                expect_part(&field.value, &format!("{name}.{}", field.field))?;
+            }
+            let key = IdedExpr { id: entry.id, expr: Expr::Literal(LiteralValue::String(field.field.into())) };
+            let (value, optional) = (field.value, field.optional);
+            entry.expr = EntryExpr::MapEntry(MapEntryExpr { key, value, optional });
+        }
+        entries.push(entry);
+    }
+    Ok(Expr::Map(MapExpr { entries }))
+}
+
+/// A part must be named by where it stands.
+fn expect_part(value: &IdedExpr, expected: &str) -> Result<(), String> {
+    match &value.expr {
+        Expr::Struct(part) if part.type_name.trim_start_matches('.') != expected => Err(format!(
+            "type mismatch: unexpected type name {:?}, expected {expected:?}, which matches field name path from root \
+             Object type",
+            part.type_name
+        )),
+        Expr::List(list) => list.elements.iter().try_for_each(|element| expect_part(element, expected)),
+        _ => Ok(()),
     }
 }
 

@@ -19,7 +19,7 @@ use kube_cel::{KubeCelExt, cel};
 pub use authorizer::{authorizer_variables, evaluate_asking};
 pub use cel::Value as CelValue;
 pub use compile::Program;
-pub use value::{escaped, from_json, map_of, optional, text_of, to_cel};
+pub use value::{escaped, from_json, map_of, optional, text_of, to_cel, to_json};
 
 /// What one evaluation may cost, in units of about one step of the interpreter.
 pub const CALL_COST_MAX: i64 = 1_000_000;

@@ -52,7 +52,7 @@ fn errors_speak_like_cel_go() {
     check("1 / 0 == 1", "division by zero");
     check("nobody == 1", "undeclared reference to 'nobody' (in container '')");
     assert!(program("self.").is_err());
-    assert!(program("Object{a: 1}").is_err());
+    assert!(program("Widget{a: 1}").is_err());
     assert!(program("@tick(true, 0)").is_err());
 }
 

@@ -145,6 +145,38 @@ pub fn optional(value: Option<CelValue>) -> CelValue {
     CelValue::Opaque(Arc::new(made))
 }
 
+/// A value as JSON. The error names a type that JSON has no form for.
+pub fn to_json(value: &CelValue) -> Result<Value, String> {
+    Ok(match value {
+        CelValue::Null => Value::Null,
+        CelValue::Bool(flag) => Value::Bool(*flag),
+        CelValue::Int(number) => Value::from(*number),
+        CelValue::UInt(number) => Value::from(*number),
+        CelValue::Float(number) => Number::from_f64(*number).map_or(Value::Null, Value::Number),
+        CelValue::String(text) => Value::String(text.to_string()),
+        CelValue::Bytes(bytes) => Value::String(STANDARD.encode(&**bytes)),
+        CelValue::List(items) => Value::Array(items.iter().map(to_json).collect::<Result<_, _>>()?),
+        CelValue::Map(map) => {
+            let entries = map.map.iter().map(|(key, value)| match key {
+                Key::String(name) => Ok((name.to_string(), to_json(value)?)),
+                _ => Err("a map with keys that are no strings".to_owned()),
+            });
+            Value::Object(entries.collect::<Result<_, _>>()?)
+        }
+        other => written(other).ok_or_else(|| format!("unsupported type: {}", other.type_of()))?,
+    })
+}
+
+/// Times and durations in the interpreter's own writing.
+fn written(value: &CelValue) -> Option<Value> {
+    let program = super::program("string(value)").ok()?;
+    let mut budget = super::Budget::new(super::CALL_COST_MAX);
+    match super::evaluate(&program, &[("value", value.clone())], &mut budget).ok()? {
+        CelValue::String(text) => Some(Value::String(text.to_string())),
+        _ => None,
+    }
+}
+
 /// A short text of a value, for messages.
 pub fn text_of(value: &CelValue) -> String {
     match value {

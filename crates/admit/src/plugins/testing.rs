@@ -45,6 +45,12 @@ impl Scene {
         self
     }
 
+    /// With all built-in kinds, and requests for this one.
+    pub fn of_kind(mut self, kind: Gvk) -> Self {
+        (self.catalog, self.kind) = (Catalog::built_in(), kind);
+        self
+    }
+
     /// The request in this state.
     pub fn case<'c>(&'c self, asked: &'c Asked, old: Option<&'c Value>) -> Case<'c> {
         static NO_OPTIONS: Value = Value::Null;

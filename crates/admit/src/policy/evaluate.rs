@@ -66,6 +66,35 @@ impl Evaluation {
     }
 }
 
+/// What the mutations of a policy make, one after another; each sees what those before it did.
+pub(super) struct Mutations<'p>(Run<'p>);
+
+impl<'p> Mutations<'p> {
+    /// With the given variables; `None` when the policy's conditions say that it is not about this request.
+    pub(super) fn of(
+        policy: &'p Value,
+        known: Vec<(&'static str, CelValue)>,
+        may: &'p dyn Fn(&Attributes) -> bool,
+    ) -> Result<Option<Self>, String> {
+        let holds = conditions_hold(policy.items(&["spec", "matchConditions"]), &known, may)?;
+        let budget = Budget::new(OBJECT_COST_MAX);
+        let run = Run { policy, may, known, made: BTreeMap::new(), broken: BTreeMap::new(), budget };
+        Ok(holds.then_some(Self(run)))
+    }
+
+    /// The object has changed: composite variables are made anew when they are next read.
+    pub(super) fn see(&mut self, known: Vec<(&'static str, CelValue)>) {
+        self.0.known = known;
+        self.0.made.clear();
+        self.0.broken.clear();
+    }
+
+    /// The value of a mutation's expression.
+    pub(super) fn value(&mut self, source: &str) -> Result<CelValue, String> {
+        self.0.value(source)
+    }
+}
+
 struct Run<'p> {
     policy: &'p Value,
     may: &'p dyn Fn(&Attributes) -> bool,

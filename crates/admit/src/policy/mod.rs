@@ -1,7 +1,11 @@
-//! ValidatingAdmissionPolicy: expressions that decide on requests, bound to where they apply.
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy: expressions that decide on requests and change objects, bound
+//! to where they apply.
 
 mod evaluate;
+mod mutate;
 mod params;
+
+pub use mutate::{Round, mutate};
 
 use meta::{ApiError, ObjectExt, Reason};
 use serde_json::{Value, json};

@@ -116,7 +116,7 @@ fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     found
 }
 
-fn field<'b>(bytes: &'b [u8], number: u64) -> &'b [u8] {
+fn field(bytes: &[u8], number: u64) -> &[u8] {
     fields(bytes).into_iter().find(|(n, _)| *n == number).unwrap_or_else(|| panic!("field {number}")).1
 }
 
