@@ -22,7 +22,7 @@ mod world;
 pub use campaign::{Campaign, Caught, Failure, hunt, search};
 pub use generate::generate;
 pub use report::{Report, Violation};
-pub use shrink::shrink;
+pub use shrink::{shrink, shrink_within};
 pub use world::{How2Run, run};
 
 /// The controllers that take part, by the names that plans use.

@@ -4,15 +4,20 @@ use crate::plan::{Entry, Plan};
 use crate::world::{How2Run, run};
 
 /// Runs after which the smallest plan so far is good enough.
-const RUNS_MAX: usize = 400;
+pub const RUNS_MAX: usize = 400;
 
 /// The smallest plan found that breaks the same rule, and how many runs it took.
 pub fn shrink(plan: &Plan, how: How2Run) -> (Plan, usize) {
+    shrink_within(plan, how, RUNS_MAX)
+}
+
+/// The same in at most about `runs_max` runs.
+pub fn shrink_within(plan: &Plan, how: How2Run, runs_max: usize) -> (Plan, usize) {
     let how = How2Run { transcript: false, ..how };
     let Some(rule) = run(plan, how).violations.first().map(|violation| violation.rule) else {
         return (plan.clone(), 1);
     };
-    let mut shrinking = Shrinking { how, rule, runs: 1 };
+    let mut shrinking = Shrinking { how, rule, runs: 1, runs_max };
     let mut best = plan.clone();
     shrinking.entries(&mut best);
     shrinking.rest(&mut best);
@@ -23,6 +28,7 @@ struct Shrinking {
     how: How2Run,
     rule: &'static str,
     runs: usize,
+    runs_max: usize,
 }
 
 impl Shrinking {
@@ -34,7 +40,7 @@ impl Shrinking {
     /// Takes away as many entries as can go: halves first, then smaller pieces.
     fn entries(&mut self, best: &mut Plan) {
         let mut pieces = 2;
-        while best.entries.len() >= 2 && self.runs < RUNS_MAX {
+        while best.entries.len() >= 2 && self.runs < self.runs_max {
             let size = best.entries.len().div_ceil(pieces);
             let without = |at: usize| -> Vec<Entry> {
                 let keep = |(index, entry): (usize, &Entry)| (index / size != at).then(|| entry.clone());
@@ -42,7 +48,7 @@ impl Shrinking {
             };
             let smaller = (0..best.entries.len().div_ceil(size)).map(without);
             let candidates: Vec<Plan> = smaller.map(|entries| Plan { entries, ..best.clone() }).collect();
-            match candidates.into_iter().find(|candidate| self.runs < RUNS_MAX && self.fails(candidate)) {
+            match candidates.into_iter().find(|candidate| self.runs < self.runs_max && self.fails(candidate)) {
                 Some(found) => {
                     *best = found;
                     pieces = (pieces - 1).max(2);

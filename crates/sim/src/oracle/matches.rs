@@ -147,6 +147,11 @@ fn is_ready(pod: &Value) -> bool {
     condition::is_true(pod, "Ready")
 }
 
+/// Whether a pod waits for an image that is missing.
+fn waits(pod: &Value) -> bool {
+    is_active(pod) && pod.text(&["status", "phase"]) == "Pending" && !pod.items(&["status", "containerStatuses"]).is_empty()
+}
+
 /// The pods that an object controls.
 pub fn pods_of<'l>(ledger: &'l Ledger, owner: &'l Value) -> Vec<&'l Arc<Value>> {
     let uid = owner.uid();
@@ -231,8 +236,9 @@ fn deployment(ledger: &Ledger, object: &Value) -> Option<String> {
         return Some("has no ReplicaSet of its template".to_owned());
     };
     let is_stuck = condition::find(object, "Progressing").is_some_and(|found| found.text(&["status"]) == "False");
-    // Pods that a quota keeps out are missing for as long as it does.
-    if is_stuck || condition::is_true(object, "ReplicaFailure") {
+    // Pods whose image is missing wait for ever; those that a quota keeps out are missing for as long as it does.
+    let waiting = sets.iter().flat_map(|set| pods_of(ledger, set)).any(|pod| waits(pod));
+    if is_stuck || waiting || condition::is_true(object, "ReplicaFailure") {
         return told();
     }
     let old = sets.iter().filter(|set| set.uid() != new.uid());
@@ -264,7 +270,8 @@ fn stateful_set(ledger: &Ledger, set: &Value) -> Option<String> {
         (start..start + wanted).map(|ordinal| format!("{}-{ordinal}", set.name())).collect();
     // A pod of that name which belongs to somebody else stands in the way, and is the user's.
     let in_the_way = |name: &String| ledger.find("core/pods", set.namespace(), name).is_some();
-    if expected.difference(&names).any(in_the_way) {
+    let kept_out = has_quota(ledger, set) && names.is_subset(&expected);
+    if kept_out || expected.difference(&names).any(in_the_way) {
         return None;
     }
     if names != expected {
@@ -291,7 +298,7 @@ fn daemon_set(ledger: &Ledger, set: &Value) -> Option<String> {
     for node in ledger.list("core/nodes").filter(|node| !node.flag(&["spec", "unschedulable"])) {
         match on.remove(node.name()).unwrap_or(0) {
             1 => {}
-            0 if !node.items(&["spec", "taints"]).is_empty() => {}
+            0 if !node.items(&["spec", "taints"]).is_empty() || has_quota(ledger, set) => {}
             count => return Some(format!("has {count} pods on node {}", node.name())),
         }
     }
@@ -323,7 +330,7 @@ fn job(ledger: &Ledger, job: &Value) -> Option<String> {
     if job.flag(&["spec", "suspend"]) {
         return differs("the number of active pods", active, 0);
     }
-    let waits = pods.iter().any(|pod| is_active(pod) && pod.text(&["status", "phase"]) == "Pending");
+    let waits = pods.iter().any(|pod| waits(pod));
     if active == 0 && !has_quota(ledger, job) {
         return Some("is not finished and has no active pods".to_owned());
     }
