@@ -208,7 +208,20 @@ fn begin(world: World<'_>, kind: &KindDef, object: &mut Value, options: &DeleteO
     });
     object.put(&["metadata", "deletionTimestamp"], start.after(span).to_rfc3339());
     object.put(&["metadata", "deletionGracePeriodSeconds"], grace);
+    if kind.kind == "CustomResourceDefinition" && kind.group == "apiextensions.k8s.io" {
+        hold_for_objects(object);
+    }
     if kind.kind == "Namespace" && kind.group.is_empty() && is_held(kind, object) {
         object.put(&["status", "phase"], "Terminating");
+    }
+}
+
+/// A definition goes after its objects, also one that is deleted before anybody else has seen it.
+fn hold_for_objects(definition: &mut Value) {
+    const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+    let mut finalizers: Vec<String> = definition.finalizers().map(str::to_owned).collect();
+    if !finalizers.iter().any(|finalizer| finalizer == CLEANUP) {
+        finalizers.push(CLEANUP.to_owned());
+        definition.put(&["metadata", "finalizers"], finalizers);
     }
 }
