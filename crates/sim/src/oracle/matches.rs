@@ -149,7 +149,9 @@ fn is_ready(pod: &Value) -> bool {
 
 /// Whether a pod waits for an image that is missing.
 fn waits(pod: &Value) -> bool {
-    is_active(pod) && pod.text(&["status", "phase"]) == "Pending" && !pod.items(&["status", "containerStatuses"]).is_empty()
+    is_active(pod)
+        && pod.text(&["status", "phase"]) == "Pending"
+        && !pod.items(&["status", "containerStatuses"]).is_empty()
 }
 
 /// The pods that an object controls.
