@@ -11,8 +11,10 @@ const CHAOS_MS_MAX: u64 = 240_000;
 const NAMESPACES: [&str; 2] = ["a", "b"];
 const MERGE: &str = "application/merge-patch+json";
 
-/// The kinds of workload, with the controllers that each needs.
-const WORKLOADS: &[(&str, &[&str], fn(&Draft, &str))] = &[
+/// One kind of workload: its name, the controllers that it needs, and what makes it.
+type Workload = (&'static str, &'static [&'static str], fn(&Draft, &str));
+
+const WORKLOADS: &[Workload] = &[
     ("deployment", &["deployment", "replicaset"], Draft::deployments),
     ("replicaset", &["replicaset"], Draft::replica_sets),
     ("replication", &["replication"], Draft::replication_controllers),

@@ -1,6 +1,7 @@
 //! Mistakes planted on purpose, to see whether the oracles notice: each is one that a control plane really had.
 
-use brain::{Action, Effect, Object, Patch, Turn};
+use brain::{Action, Effect, Note, Object, Patch, Turn};
+use driver::Call;
 use meta::ObjectExt;
 use serde_json::{Value, json};
 
@@ -45,8 +46,6 @@ mutants! {
     RestlessStatus = "restless-status",
     /// Pods are deleted without grace by those who do not run them.
     ForceDelete = "force-delete",
-    /// Of several deletions only the first is carried out.
-    OneDeletion = "one-deletion",
     /// One child too many is created.
     OneTooMany = "one-too-many",
     /// Children are created without an owner.
@@ -55,8 +54,38 @@ mutants! {
     CollectLiving = "collect-living",
     /// Specs are written by those who may only write status.
     MeddleWithSpec = "meddle-with-spec",
-    /// The store acknowledges before it syncs.
-    AckBeforeSync = "ack-before-sync",
+    /// Deletions and patches take whatever has the name.
+    NoUid = "no-uid",
+    /// Writes are not guarded by the revision they were decided on.
+    NoRevision = "no-revision",
+    /// After a start only what changes is looked at.
+    ForgetStart = "forget-start",
+    /// After history was compacted away only what changes is looked at.
+    NoRelist = "no-relist",
+    /// Every look at a key says something, and another look follows.
+    Chatty = "chatty",
+    /// Children name their owner, but not as the one who controls them.
+    WeakOwner = "weak-owner",
+    /// Children are created without the labels that select them.
+    NoLabels = "no-labels",
+    /// Collections are never emptied.
+    NoEmptying = "no-emptying",
+    /// The last effect of several counts as done.
+    DropLast = "drop-last",
+    /// Deletions go unnoticed.
+    MissDeletions = "miss-deletions",
+    /// ReplicaSets are made larger than was decided.
+    TooLarge = "too-large",
+    /// The first of several creations is carried out in another namespace.
+    WrongNamespace = "wrong-namespace",
+    /// Orphans are not let go of.
+    NoRelease = "no-release",
+    /// What is created is created only once in a process's life, whatever became of it.
+    CreateOnce = "create-once",
+    /// The server's transactions have no preconditions.
+    NoPreconditions = "no-preconditions",
+    /// The server acknowledges a write now and then that it never commits.
+    ForgetWrites = "forget-writes",
     /// The store does not sync at all.
     SkipSync = "skip-sync",
 }
@@ -70,7 +99,6 @@ impl Mutant {
     /// The mistake of the store, if it is one.
     pub fn of_store(self) -> Option<store_disk::Mutant> {
         match self {
-            Mutant::AckBeforeSync => Some(store_disk::Mutant::AckBeforeSync),
             Mutant::SkipSync => Some(store_disk::Mutant::SkipSync),
             _ => None,
         }
@@ -88,13 +116,6 @@ impl Mutant {
             Mutant::NoStatus => turn.effects.retain(|effect| !is_status(&effect.action)),
             Mutant::RestlessStatus => turn.effects.iter_mut().for_each(|effect| unsettle(&mut effect.action, number)),
             Mutant::ForceDelete => turn.effects.iter_mut().for_each(|effect| force(&mut effect.action)),
-            Mutant::OneDeletion => {
-                let mut seen = 0;
-                turn.effects.retain(|effect| {
-                    seen += usize::from(matches!(effect.action, Action::Delete { .. }));
-                    seen <= 1
-                });
-            }
             Mutant::OneTooMany => {
                 let extra = turn.effects.iter().find(|effect| is_pod_creation(&effect.action)).cloned();
                 if let Some(mut extra) = extra {
@@ -109,6 +130,37 @@ impl Mutant {
                     }
                 }
             }
+            Mutant::Chatty => {
+                turn.notes.push(Note::normal("Looked", "a look was taken"));
+            }
+            Mutant::WeakOwner => {
+                for effect in &mut turn.effects {
+                    if let Action::Create { object, .. } = &mut effect.action
+                        && let Some(owner) = object.pointer_mut("/metadata/ownerReferences/0")
+                    {
+                        owner.put(&["controller"], false);
+                    }
+                }
+            }
+            Mutant::NoLabels => {
+                for effect in &mut turn.effects {
+                    if let Action::Create { object, .. } = &mut effect.action {
+                        object.remove(&["metadata", "labels"]);
+                    }
+                }
+            }
+            Mutant::NoEmptying => {
+                turn.effects.retain(|effect| !matches!(effect.action, Action::DeleteCollection { .. }));
+            }
+            Mutant::DropLast if turn.effects.len() > 1 => drop(turn.effects.pop()),
+            Mutant::TooLarge => turn.effects.iter_mut().for_each(|effect| enlarge(&mut effect.action)),
+            Mutant::WrongNamespace if turn.effects.len() > 1 => {
+                if let Action::Create { namespace, object, .. } = &mut turn.effects[0].action {
+                    *namespace = "default".to_owned();
+                    object.put(&["metadata", "namespace"], "default");
+                }
+            }
+            Mutant::NoRelease => turn.effects.retain(|effect| !changes_owners(&effect.action)),
             Mutant::MeddleWithSpec => turn.effects.iter_mut().for_each(|effect| meddle(&mut effect.action)),
             _ => {}
         }
@@ -130,6 +182,20 @@ impl Mutant {
             };
             turn.effects.push(Effect { action, note: None });
         }
+    }
+
+    /// Spoils a request.
+    pub fn strip(self, call: &mut Call) {
+        let paths: &[&[&str]] = match self {
+            Mutant::NoUid => &[&["preconditions"], &["metadata", "uid"]],
+            Mutant::NoRevision => &[&["preconditions", "resourceVersion"], &["metadata", "resourceVersion"]],
+            _ => return,
+        };
+        let Ok(mut body) = serde_json::from_slice::<Value>(&call.body) else { return };
+        for path in paths {
+            body.remove(path);
+        }
+        call.body = serde_json::to_vec(&body).unwrap_or_default().into();
     }
 
     /// Gives a pod that is to be created another name. False for any other action.
@@ -185,6 +251,20 @@ fn unsettle(action: &mut Action, number: u64) {
     if counter {
         patch.put(&["status", "observedGeneration"], json!(number as i64 % 1_000));
     }
+}
+
+fn enlarge(action: &mut Action) {
+    if let Action::Patch { resource, patch: Patch::Merge(body), .. } = action
+        && resource.plural == "replicasets"
+        && let Some(replicas) = body.int(&["spec", "replicas"])
+    {
+        body.put(&["spec", "replicas"], replicas + 3);
+    }
+}
+
+fn changes_owners(action: &Action) -> bool {
+    let Action::Patch { patch: Patch::Merge(body), .. } = action else { return false };
+    body.at(&["metadata", "ownerReferences"]).is_some()
 }
 
 fn force(action: &mut Action) {

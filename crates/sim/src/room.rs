@@ -1,6 +1,6 @@
 //! One controller's process: its view, its keys, and the turns that are being performed.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
@@ -85,6 +85,8 @@ pub struct Room {
     refusals: Refusals,
     courses_started: u64,
     mutant: Option<Mutant>,
+    /// For a mutant: names of what was created.
+    made: BTreeSet<String>,
 }
 
 /// How a room decides.
@@ -155,6 +157,7 @@ impl Room {
             refusals: Refusals::default(),
             courses_started: 0,
             mutant,
+            made: BTreeSet::new(),
         }
     }
 
@@ -186,7 +189,9 @@ impl Room {
         self.coming.clear();
         self.planned = None;
         self.up = true;
-        self.wake_all();
+        if self.mutant != Some(Mutant::ForgetStart) {
+            self.wake_all();
+        }
     }
 
     /// Is killed.
@@ -220,10 +225,12 @@ impl Room {
         let Some(to) = to.filter(|to| *to > self.seen()) else { return };
         let newest = store.snapshot();
         let snapshot = if newest.revision() <= to { newest } else { store.snapshot_at(to).unwrap_or(newest) };
+        let misses = self.mutant == Some(Mutant::MissDeletions);
         let drops = self.mutant == Some(Mutant::DropEvents);
         let (mind, def) = (&mut self.mind, &self.def);
         let wake = |view: &View, event: &Event| match mind {
             // The mutant misses every fifth event.
+            _ if misses && event.change == store::Change::Deleted => {}
             _ if drops && event.revision.0.is_multiple_of(5) => {}
             Mind::Controller { keys, .. } => def.keys(view, event).into_iter().for_each(|key| keys.wake(key)),
             Mind::Scheduler(scheduler) => scheduler.observe(event, now),
@@ -232,7 +239,9 @@ impl Room {
             if let Mind::Scheduler(scheduler) = &mut self.mind {
                 scheduler.rebuild(self.mirror.view(), now);
             }
-            self.wake_all();
+            if self.mutant != Some(Mutant::NoRelist) {
+                self.wake_all();
+            }
         }
     }
 
@@ -290,6 +299,13 @@ impl Room {
         {
             fault = Some(format!("two decisions on {key} from the same facts differ"));
         }
+        if self.mutant == Some(Mutant::CreateOnce) {
+            let made = &mut self.made;
+            turn.effects.retain(|effect| {
+                let creates = matches!(effect.action, brain::Action::Create { .. });
+                !creates || made.insert(effect.action.name().to_owned())
+            });
+        }
         if let Some(mutant) = self.mutant {
             mutant.bend_about(&mut turn, root.as_ref(), self.def.name);
             mutant.bend(&mut turn, self.courses_started);
@@ -319,7 +335,11 @@ impl Room {
         let running = self.courses.get_mut(&course)?;
         if running.performed.is_none() {
             if let Some(effect) = running.turn.effects.get(running.done) {
-                return Some(driver::request_of(&effect.action));
+                let mut call = driver::request_of(&effect.action);
+                if let Some(mutant) = self.mutant {
+                    mutant.strip(&mut call);
+                }
+                return Some(call);
             }
             running.performed = Some(Performed::Done { wrote: running.wrote });
             running.collect_notes(&self.def);
@@ -392,8 +412,10 @@ impl Room {
             (wake, Some(resync)) => wake.or_at(now.after(resync)),
             (wake, None) => wake,
         };
-        if self.mutant == Some(Mutant::ForgetWakes) {
-            wake = Wake::OnChange;
+        match self.mutant {
+            Some(Mutant::ForgetWakes) => wake = Wake::OnChange,
+            Some(Mutant::Chatty) => wake = wake.or_at(now.after(std::time::Duration::from_secs(30))),
+            _ => {}
         }
         let performed = over.performed.unwrap_or(Performed::Done { wrote: over.wrote });
         match &mut self.mind {

@@ -18,6 +18,8 @@ use store::{Collection, Committed, Key, Mem, Revision, Snapshot, Store, Txn, Txn
 use store_disk::vfs::{Medium, SimVfs, Vfs};
 use store_disk::{Disk, Flushing};
 
+use crate::mutant::Mutant;
+
 /// When every run begins.
 pub const START: Time = Time::from_secs(1_900_000_000);
 /// Attempts of one request when others write the same object, as the server has.
@@ -53,7 +55,7 @@ pub fn no_answer(why: &str) -> Reply {
 
 /// What is on the medium, or in memory.
 enum Engine {
-    Memory(Mem),
+    Memory(Box<Mem>),
     Disk { disk: Disk, vfs: Arc<SimVfs> },
 }
 
@@ -94,7 +96,7 @@ pub struct Server {
     bells: Bells,
     waiting: BTreeMap<u64, Waiting>,
     tickets: u64,
-    mutant: Option<store_disk::Mutant>,
+    mutant: Option<Mutant>,
 }
 
 /// The state that every cluster begins with, made once.
@@ -106,7 +108,7 @@ struct Base {
 
 static BASE: LazyLock<Base> = LazyLock::new(|| {
     let catalog = Arc::new(Catalog::built_in());
-    let memory = Engine::Memory(Mem::new());
+    let memory = Engine::Memory(Box::default());
     let snapshot = bootstrapped(Server::on(memory, Arc::clone(&catalog), 0, None)).snapshot();
     let vfs = Arc::new(SimVfs::new(Medium::default()));
     let medium = match Engine::open(&vfs, None) {
@@ -146,11 +148,11 @@ pub fn admin() -> Arc<UserInfo> {
 }
 
 impl Engine {
-    fn open(vfs: &Arc<SimVfs>, mutant: Option<store_disk::Mutant>) -> Result<Engine, String> {
+    fn open(vfs: &Arc<SimVfs>, mutant: Option<Mutant>) -> Result<Engine, String> {
         let options = store_disk::Options {
             flushing: Flushing::ByHand,
             ids: Arc::new(SeededIds::new(1)),
-            mutant,
+            mutant: mutant.and_then(Mutant::of_store),
             // Small, so that a run of a few hundred writes sees segments end and checkpoints made.
             segment_bytes: 512 << 10,
             checkpoint_bytes: 256 << 10,
@@ -167,15 +169,15 @@ impl Server {
     ///
     /// # Errors
     /// When the store does not open.
-    pub fn start(medium: crate::plan::Medium, seed: u64, mutant: Option<store_disk::Mutant>) -> Result<Server, String> {
+    pub fn start(medium: crate::plan::Medium, seed: u64, mutant: Option<Mutant>) -> Result<Server, String> {
         let engine = match medium {
-            crate::plan::Medium::Memory => Engine::Memory(Mem::fork(&BASE.snapshot)),
+            crate::plan::Medium::Memory => Engine::Memory(Box::new(Mem::fork(&BASE.snapshot))),
             crate::plan::Medium::Disk => Engine::open(&Arc::new(SimVfs::new(BASE.medium.clone())), mutant)?,
         };
         Ok(Server::on(engine, Arc::clone(&BASE.catalog), seed, mutant))
     }
 
-    fn on(engine: Engine, catalog: Arc<Catalog>, seed: u64, mutant: Option<store_disk::Mutant>) -> Server {
+    fn on(engine: Engine, catalog: Arc<Catalog>, seed: u64, mutant: Option<Mutant>) -> Server {
         let server = Server {
             engine,
             catalog,
@@ -204,7 +206,7 @@ impl Server {
     pub fn restarted(self, seed: u64, pick: Option<&mut dyn FnMut() -> bool>) -> Result<Server, String> {
         let mutant = self.mutant;
         let engine = match self.engine {
-            Engine::Memory(store) => Engine::Memory(Mem::fork(&without_volatile(&store.snapshot()))),
+            Engine::Memory(store) => Engine::Memory(Box::new(Mem::fork(&without_volatile(&store.snapshot())))),
             Engine::Disk { disk, vfs } => {
                 let medium = match pick {
                     Some(pick) => {
@@ -223,7 +225,7 @@ impl Server {
     /// The store.
     pub fn store(&self) -> &dyn Store {
         match &self.engine {
-            Engine::Memory(store) => store,
+            Engine::Memory(store) => &**store,
             Engine::Disk { disk, .. } => disk,
         }
     }
@@ -332,12 +334,20 @@ impl Server {
             Err(error) => return Some(Err(refused(&error))),
         };
         self.tickets += 1;
+        if self.mutant == Some(Mutant::ForgetWrites) && self.tickets.is_multiple_of(40) {
+            let revision = (snapshot.revision().0 + 1).to_string();
+            return Some(Ok(json!({"metadata": {"resourceVersion": revision}})));
+        }
+        let mut txn = commit.txn;
+        if self.mutant == Some(Mutant::NoPreconditions) {
+            txn.preconditions.clear();
+        }
         let (ticket, acks) = (self.tickets, Arc::clone(&self.acks));
         let (then, retry, conflict) = (commit.then, commit.retry, commit.conflict);
-        let (keys, attempts) = (keys(&commit.txn), attempts + 1);
+        let (keys, attempts) = (keys(&txn), attempts + 1);
         self.waiting.insert(ticket, Waiting { call, request, then, retry, conflict, attempts, keys });
         let ack = move |outcome| acks.lock().unwrap_or_else(PoisonError::into_inner).push((ticket, outcome));
-        self.store().submit(commit.txn, Box::new(ack));
+        self.store().submit(txn, Box::new(ack));
         None
     }
 

@@ -117,7 +117,7 @@ fn ms(millis: u64) -> u64 {
 
 impl<'p> World<'p> {
     fn new(plan: &'p Plan, how: How2Run) -> Result<World<'p>, String> {
-        let server = Server::start(plan.medium, plan.seed, how.mutant.and_then(Mutant::of_store))?;
+        let server = Server::start(plan.medium, plan.seed, how.mutant)?;
         let rooms = cast::everybody(how.mutant);
         let last = server.snapshot();
         let names: Vec<&'static str> = rooms.iter().map(|room: &Room| room.def.name).collect();
@@ -366,7 +366,7 @@ impl World<'_> {
                 Err(refused) => format!("{} {} {}", refused.code, refused.reason, refused.message),
             };
             self.say(&flight.who, &format!("#{call} {} {} -> {text}", flight.wire.method, flight.wire.path));
-            self.oracles.answered(&flight.who, &flight.wire, &reply, self.quiet);
+            self.oracles.answered(self.at, &flight.who, &flight.wire, &reply, self.quiet);
             if flight.unanswered {
                 self.saw("an answer was lost");
                 self.post(PATIENCE, Happening::Reply { call, reply: no_answer("no answer") });

@@ -8,10 +8,10 @@ use sim::{How2Run, generate, rooms, run, search};
 
 #[test]
 fn seeds_keep_every_promise() {
-    let campaign = search(1..31, How2Run::default(), |_| true);
+    let campaign = search(1..11, How2Run::default(), |_| true);
     let failures: Vec<String> = campaign.failures.iter().map(|f| format!("seed {}: {}", f.seed, f.violation)).collect();
     assert_eq!(failures, Vec::<String>::new());
-    assert_eq!(campaign.seeds, 30);
+    assert_eq!(campaign.seeds, 10);
     assert!(campaign.requests > 1_000 && campaign.revisions > 1_000, "the runs did nothing");
 }
 

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use clock::{Clock, SystemClock};
 use ::sim::mutant::Mutant;
 use ::sim::plan::Plan;
 use ::sim::{Campaign, Failure, How2Run};
+use clock::{Clock, SystemClock};
 
 /// Failures shown and kept of one search: more have the same causes.
 const FAILURES_MAX: usize = 10;
@@ -98,13 +98,20 @@ fn keep(args: &Args, how: How2Run, failure: &Failure) -> Result<(), String> {
     let (plan, runs) = if args.no_shrink { (failure.plan.clone(), 0) } else { ::sim::shrink(&failure.plan, how) };
     let write = |name: String, text: String| {
         let path = args.out.join(name);
-        std::fs::create_dir_all(&args.out).and_then(|()| std::fs::write(&path, text)).map(|()| path.clone())
+        std::fs::create_dir_all(&args.out)
+            .and_then(|()| std::fs::write(&path, text))
+            .map(|()| path.clone())
             .map_err(|error| format!("write {}: {error}", path.display()))
     };
     let report = ::sim::run(&plan, How2Run { transcript: true, ..how });
     let kept = write(format!("seed-{}.json", failure.seed), plan.to_json())?;
     let transcript = write(format!("seed-{}.txt", failure.seed), report.lines.join("\n"))?;
-    println!("  plan: {} ({} of {} entries after {runs} runs)", kept.display(), plan.entries.len(), failure.plan.entries.len());
+    println!(
+        "  plan: {} ({} of {} entries after {runs} runs)",
+        kept.display(),
+        plan.entries.len(),
+        failure.plan.entries.len()
+    );
     println!("  transcript: {}", transcript.display());
     if let Some(violation) = report.violations.first() {
         println!("  there: {violation}");

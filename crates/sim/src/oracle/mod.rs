@@ -113,9 +113,14 @@ impl Oracles {
     }
 
     /// A request was answered.
-    pub fn answered(&mut self, who: &str, wire: &Wire, reply: &Reply, quiet: bool) {
+    pub fn answered(&mut self, at: u64, who: &str, wire: &Wire, reply: &Reply, quiet: bool) {
         let stale =
             reply.as_ref().is_err_and(|refused| refused.reason == "Conflict" || refused.reason == "AlreadyExists");
+        let told = reply.as_ref().ok().and_then(|answer| answer.text(&["metadata", "resourceVersion"]).parse().ok());
+        if let Some(revision) = told.map(Revision).filter(|revision| *revision > self.ledger.revision) {
+            let text = format!("{who} was told of {revision}, which never was ({} {})", wire.method, wire.path);
+            self.broken("store", "acknowledged", at, text);
+        }
         // An event that is there already is counted, not missed.
         if quiet && stale && !wire.path.contains("/events") {
             let path = wire.path.split('?').next().unwrap_or("").to_owned();
