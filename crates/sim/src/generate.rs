@@ -131,11 +131,18 @@ impl Draft {
         }
     }
 
-    fn deletion(&self, path: &str, from: u64, percent: u64) {
+    /// Deletes an object, and now and then makes it again under the same name soon after.
+    fn deletion(&self, path: &str, from: u64, percent: u64, body: &Value) {
         if self.dice.percent(percent) {
+            let at = self.time(from + 2_000);
+            if let Some((all, _)) = path.rsplit_once('/').filter(|_| self.dice.percent(50)) {
+                for after in [100, 2_000, 15_000] {
+                    self.request((at + after).min(self.end_ms - 1), "POST", all.to_owned(), body.clone());
+                }
+            }
             let policy = self.dice.pick(&["Background", "Foreground", "Orphan"]).copied();
-            let body = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy});
-            self.request(self.time(from + 2_000), "DELETE", path.to_owned(), body);
+            let options = json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy});
+            self.request(at, "DELETE", path.to_owned(), options);
         }
     }
 
@@ -170,7 +177,7 @@ impl Draft {
                 self.changes(&path, at, 2, |draft| json!({"spec": {"paused": draft.dice.percent(50)}}));
             }
             self.fight(&path, at);
-            self.deletion(&path, at, 25);
+            self.deletion(&path, at, 25, &body);
             if self.dice.percent(20) {
                 self.pick(self.time(at), How::DeleteOrphan, "apps/replicasets", namespace);
             }
@@ -202,7 +209,7 @@ impl Draft {
         let all = format!("/apis/apps/v1/namespaces/{namespace}/replicasets");
         self.create(at, &all, &body);
         self.changes(&format!("{all}/rs"), at, 5, |draft| json!({"spec": {"replicas": draft.dice.between(0, 10)}}));
-        self.deletion(&format!("{all}/rs"), at, 30);
+        self.deletion(&format!("{all}/rs"), at, 30, &body);
     }
 
     fn replication_controllers(&self, namespace: &str) {
@@ -216,7 +223,7 @@ impl Draft {
         let all = format!("/api/v1/namespaces/{namespace}/replicationcontrollers");
         self.create(at, &all, &body);
         self.changes(&format!("{all}/rc"), at, 4, |draft| json!({"spec": {"replicas": draft.dice.between(0, 6)}}));
-        self.deletion(&format!("{all}/rc"), at, 30);
+        self.deletion(&format!("{all}/rc"), at, 30, &body);
     }
 
     fn stateful_sets(&self, namespace: &str) {
@@ -234,7 +241,7 @@ impl Draft {
         self.create(at, &all, &body);
         self.changes(&path, at, 3, |draft| json!({"spec": {"replicas": draft.dice.between(0, 5)}}));
         self.changes(&path, at, 2, Draft::image_change);
-        self.deletion(&path, at, 25);
+        self.deletion(&path, at, 25, &body);
     }
 
     fn daemon_sets(&self, namespace: &str) {
@@ -246,7 +253,7 @@ impl Draft {
         let all = format!("/apis/apps/v1/namespaces/{namespace}/daemonsets");
         self.create(at, &all, &body);
         self.changes(&format!("{all}/agent"), at, 3, Draft::image_change);
-        self.deletion(&format!("{all}/agent"), at, 25);
+        self.deletion(&format!("{all}/agent"), at, 25, &body);
     }
 
     fn job_spec(&self) -> Value {
@@ -264,7 +271,7 @@ impl Draft {
         let all = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
         self.create(at, &all, &body);
         self.changes(&format!("{all}/task"), at, 2, |draft| json!({"spec": {"suspend": draft.dice.percent(40)}}));
-        self.deletion(&format!("{all}/task"), at, 25);
+        self.deletion(&format!("{all}/task"), at, 25, &body);
     }
 
     fn cron_jobs(&self, namespace: &str) {
@@ -278,7 +285,7 @@ impl Draft {
         });
         let all = format!("/apis/batch/v1/namespaces/{namespace}/cronjobs");
         self.create(at, &all, &body);
-        self.deletion(&format!("{all}/tick"), at, 25);
+        self.deletion(&format!("{all}/tick"), at, 25, &body);
     }
 
     fn services(&self, namespace: &str) {
@@ -297,7 +304,7 @@ impl Draft {
                 1,
                 |draft| json!({"spec": {"selector": {"app": draft.dice.pick(&["web-0", "web-1", "rs", "rc"])}}}),
             );
-            self.deletion(&path, at, 20);
+            self.deletion(&path, at, 20, &body);
         }
         if self.dice.percent(30) {
             self.pick(self.time(2_000), How::Delete, "core/endpoints", namespace);
@@ -356,7 +363,7 @@ impl Draft {
         if self.dice.percent(30) {
             self.pick(self.time(at + 4_000), How::Hold, "sim.setpoint.dev/widgets", namespace);
         }
-        self.deletion(&format!("{definitions}/widgets.sim.setpoint.dev"), at + 3_000, 50);
+        self.deletion(&format!("{definitions}/widgets.sim.setpoint.dev"), at + 3_000, 50, &body);
     }
 
     fn quotas(&self, namespace: &str) {
@@ -386,7 +393,12 @@ impl Draft {
         if on() {
             for _ in 0..self.dice.logarithmic(1, 8) {
                 let (for_ms, lag_ms) = (self.dice.logarithmic(1_000, 90_000), self.dice.logarithmic(50, 60_000));
-                self.at(self.time(0), What::Lag { room: room(), for_ms, lag_ms });
+                let at = self.time(0);
+                self.at(at, What::Lag { room: room(), for_ms, lag_ms });
+                // History goes away under a view that is behind.
+                if self.dice.percent(30) {
+                    self.at((at + for_ms / 2).min(self.end_ms - 1), What::Compact);
+                }
             }
         }
         if on() {
