@@ -133,7 +133,7 @@ impl Cache {
         }
     }
 
-    fn put(&mut self, object: Object) -> Vec<Happened> {
+    pub(crate) fn put(&mut self, object: Object) -> Vec<Happened> {
         match &*object.key.collection {
             PODS_COLLECTION => self.put_pod(object),
             NODES_COLLECTION => self.put_node(object),
@@ -150,7 +150,7 @@ impl Cache {
         }
     }
 
-    fn remove(&mut self, key: &Key) -> Vec<Happened> {
+    pub(crate) fn remove(&mut self, key: &Key) -> Vec<Happened> {
         match &*key.collection {
             PODS_COLLECTION => self.unplace(key),
             NODES_COLLECTION => self.remove_node(&key.item),

@@ -6,11 +6,14 @@
 //! are: everything about other pods is counted when they come and go.
 
 mod ask;
+#[cfg(any(test, feature = "testing"))]
 pub mod bench;
 mod budgets;
 mod cache;
 mod counts;
 mod decide;
+#[cfg(any(test, feature = "testing"))]
+pub mod differential;
 mod effects;
 mod filter;
 mod held;
@@ -26,7 +29,7 @@ mod score;
 mod slab;
 mod statics;
 mod tally;
-#[cfg(test)]
+#[cfg(any(test, feature = "testing"))]
 mod testing;
 mod topology;
 mod verify;
