@@ -2,7 +2,7 @@
 
 group=$ns.example.com
 # Two runs may share a server, so not even the plural is the same.
-gadgets=gadget$$s
+export gadgets=gadget$$s
 check "crd: create" "=customresourcedefinition.apiextensions.k8s.io/$gadgets.$group created" kubectl create -f - <<Y
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
