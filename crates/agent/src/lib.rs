@@ -1,6 +1,16 @@
-//! What a node does next for itself and for its pods, decided purely. Simulated nodes stand here: a whole cluster
-//! in a second, for operator developers, CI, plans and the simulator.
+//! What a node does next for itself and for its pods, decided purely: [`pod::turn`] for real nodes, and what their
+//! containers are told and given. Simulated nodes stand here too: a whole cluster in a second, for operator
+//! developers, CI, plans and the simulator.
 
+pub mod downward;
+pub mod env;
+pub mod expand;
+pub mod figures;
+pub mod fit;
+pub mod material;
+pub mod payload;
+pub mod pod;
+pub mod service_env;
 mod simulated_node;
 mod simulated_pod;
 

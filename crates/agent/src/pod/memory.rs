@@ -1,0 +1,208 @@
+//! What an agent keeps of a pod between turns: what is under way, what failed and when, what probes have said. All of
+//! it may be lost at any time (a restart): what matters for good stands in the pod's status and on its containers.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use stdx::Time;
+
+use super::notice::{Notice, ended_notes};
+use super::probe::{Kind, Prober};
+use super::spec::Pod;
+use super::step::{Answer, Failure, Op, Pulled, Step};
+
+/// What is remembered of one pod.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Memory {
+    pub(super) underway: BTreeSet<Op>,
+    pub(super) failures: BTreeMap<Op, Failures>,
+    pub(super) is_mounted: bool,
+    pub(super) is_unmounted: bool,
+    pub(super) images: BTreeMap<String, Pulled>,
+    pub(super) probers: BTreeMap<(String, Kind), Prober>,
+    /// Hooks by container: what has to be done once it runs, or how that went.
+    pub(super) hooks: BTreeMap<String, Hook>,
+    pub(super) stops: BTreeMap<String, Stopping>,
+    /// Back-offs that were told, by container and number.
+    pub(super) told: BTreeSet<(String, u32)>,
+    /// Why the pod may not go on here, whatever its spec says.
+    pub(super) verdict: Option<Verdict>,
+}
+
+/// Failures of one operation in a row.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failures {
+    /// How many.
+    pub count: u32,
+    /// When the last one was.
+    pub at: Time,
+    /// The last one.
+    pub last: Failure,
+}
+
+/// Where a postStart hook is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hook {
+    /// It is to be performed.
+    Due,
+    /// It has succeeded.
+    Done,
+    /// It has failed: the container is to be stopped.
+    Failed,
+}
+
+/// A stop under way.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Stopping {
+    /// When it was decided.
+    pub since: Time,
+    /// Whether the preStop hook is over.
+    pub is_hook_over: bool,
+    /// When the last signal comes, once the first has been sent.
+    pub deadline: Option<Time>,
+}
+
+/// Why a pod ends on this node: it was not admitted, or was evicted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// `status.reason`, e.g. `OutOfcpu`, `Evicted`.
+    pub reason: String,
+    /// `status.message`.
+    pub message: String,
+    /// Whether it is a disruption of a pod that could have gone on.
+    pub is_disruption: bool,
+}
+
+impl Memory {
+    /// The pod may not go on here.
+    pub fn condemn(&mut self, verdict: Verdict) {
+        self.verdict.get_or_insert(verdict);
+    }
+
+    /// A step begins.
+    pub fn begin(&mut self, step: &Step, now: Time) {
+        self.underway.insert(step.op());
+        match step {
+            Step::Probe { id, kind, .. } => self.probers.entry((id.clone(), *kind)).or_default().begin(now),
+            Step::PreStop { id, .. } => {
+                self.stop(id, now);
+            }
+            Step::Stop { id, grace, .. } => self.stop(id, now).deadline = Some(now.after(*grace)),
+            Step::Mount => self.is_unmounted = false,
+            Step::Unmount => self.is_mounted = false,
+            _ => {}
+        }
+    }
+
+    /// A step has ended. What there is to say about it.
+    pub fn end(&mut self, pod: &Pod<'_>, step: &Step, answer: &Answer, now: Time) -> Vec<Notice> {
+        let op = step.op();
+        self.underway.remove(&op);
+        let notes = ended_notes(pod, step, answer);
+        match answer {
+            Answer::Failed(failure) => self.fail(op, failure.clone(), now),
+            _ => {
+                self.failures.remove(&op);
+            }
+        }
+        self.settle(pod, step, answer);
+        notes
+    }
+
+    fn settle(&mut self, pod: &Pod<'_>, step: &Step, answer: &Answer) {
+        let failed = matches!(answer, Answer::Failed(_));
+        match (step, answer) {
+            (Step::Mount, _) => self.is_mounted = !failed,
+            (Step::Unmount, _) => self.is_unmounted = !failed,
+            (Step::Pull { container, .. }, Answer::Pulled(pulled)) => {
+                self.images.insert(container.clone(), pulled.clone());
+            }
+            // The next life looks for its image anew: its policy may be Always.
+            (Step::CreateContainer { container, .. }, Answer::Done) => {
+                self.images.remove(container);
+            }
+            (Step::StartContainer { container, id }, Answer::Done)
+                if pod.container(container).is_some_and(|c| c.post_start().is_some()) =>
+            {
+                self.hooks.insert(id.clone(), Hook::Due);
+            }
+            (Step::PostStart { id, .. }, _) => {
+                self.hooks.insert(id.clone(), if failed { Hook::Failed } else { Hook::Done });
+            }
+            // A hook that fails holds nothing up.
+            (Step::PreStop { id, .. }, _) => {
+                if let Some(stop) = self.stops.get_mut(id) {
+                    stop.is_hook_over = true;
+                }
+            }
+            (Step::Stop { id, .. }, Answer::Failed(_)) => {
+                if let Some(stop) = self.stops.get_mut(id) {
+                    stop.deadline = None;
+                }
+            }
+            (Step::Probe { container, id, kind }, Answer::Probed(result)) => {
+                let probe = pod.container(container).and_then(|c| c.probe(*kind));
+                if let (Some(probe), Some(prober)) = (probe, self.probers.get_mut(&(id.clone(), *kind))) {
+                    prober.end(&probe, result);
+                }
+            }
+            (Step::RemoveContainer { id }, Answer::Done) => self.forget(id),
+            _ => {}
+        }
+    }
+
+    /// Whether a step of this name is under way.
+    pub fn is_underway(&self, op: &Op) -> bool {
+        self.underway.contains(op)
+    }
+
+    /// The failures of an operation since it last succeeded.
+    pub fn failures(&self, op: &Op) -> Option<&Failures> {
+        self.failures.get(op)
+    }
+
+    /// What is known of one probe; before the first, what `remembered` says.
+    pub(super) fn prober(&self, id: &str, kind: Kind, remembered: Option<bool>) -> Prober {
+        let known = self.probers.get(&(id.to_owned(), kind));
+        known.cloned().unwrap_or_else(|| Prober::remembered(remembered))
+    }
+
+    /// Takes over what the API remembers of a probe's verdict, for a container that ran before this agent did.
+    pub(super) fn adopt(&mut self, id: &str, kind: Kind, verdict: Option<bool>) {
+        self.probers.entry((id.to_owned(), kind)).or_insert_with(|| Prober::remembered(verdict));
+    }
+
+    fn stop(&mut self, id: &str, now: Time) -> &mut Stopping {
+        let fresh = Stopping { since: now, is_hook_over: false, deadline: None };
+        self.stops.entry(id.to_owned()).or_insert(fresh)
+    }
+
+    fn fail(&mut self, op: Op, failure: Failure, now: Time) {
+        let count = self.failures.get(&op).map_or(0, |failures| failures.count);
+        self.failures.insert(op, Failures { count: count.saturating_add(1), at: now, last: failure });
+    }
+
+    fn forget(&mut self, id: &str) {
+        self.hooks.remove(id);
+        self.stops.remove(id);
+        self.probers.retain(|(container, _), _| container != id);
+        let is_of = |op: &Op| match op {
+            Op::StartContainer(of) | Op::PostStart(of) | Op::PreStop(of) | Op::Stop(of) | Op::Resize(of) => of == id,
+            Op::Probe(of, _) => of == id,
+            _ => false,
+        };
+        self.failures.retain(|op, _| !is_of(op));
+    }
+}
+
+impl Failures {
+    /// When the next attempt is due, with a back-off that doubles from `first` to `most`.
+    pub fn retry_at(&self, first: Duration, most: Duration) -> Time {
+        self.at.after(self.backoff(first, most))
+    }
+
+    /// The back-off after these failures.
+    pub fn backoff(&self, first: Duration, most: Duration) -> Duration {
+        first.saturating_mul(1 << self.count.saturating_sub(1).min(16)).min(most)
+    }
+}
