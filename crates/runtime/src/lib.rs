@@ -1,0 +1,24 @@
+//! The embedded container runtime: pod sandboxes and their containers.
+//!
+//! Words and semantics are CRI's. [`ContainerRuntime`] is the contract; an adapter to another runtime implements the
+//! same trait. Every sandbox is run by one small process, the shim, which is this same binary started again with a
+//! hidden command: containers outlive the server, and the next [`Runtime::open`] finds them all.
+
+mod api;
+mod error;
+mod resources;
+mod spec;
+mod status;
+mod streams;
+
+pub use api::{Connection, ContainerRuntime, Pending};
+pub use error::{Error, Result};
+pub use resources::{CpuStats, MemoryStats, QosClass, Resources, Stats};
+pub use spec::{
+    ContainerId, ContainerSpec, Device, DnsConfig, HostAlias, IpcMode, LogLimits, Mount, MountSource, NetworkMode,
+    PidMode, PodMeta, Propagation, Rlimit, RootImage, SandboxId, SandboxSpec, SeccompProfile, Security, User,
+};
+pub use status::{
+    ContainerFilter, ContainerState, ContainerStatus, Event, EventKind, ExitRecord, SandboxState, SandboxStatus,
+};
+pub use streams::{Events, ExecOutput, ExecSpec, Lagged, Session, SessionExit, TerminalSize};
