@@ -1,0 +1,16 @@
+//! The store of images on disk.
+
+mod gc;
+mod images;
+mod layers;
+mod layout;
+mod lock;
+mod record;
+
+pub use gc::{GcPolicy, GcReport, InUse};
+pub(crate) use images::Work;
+pub use images::{DiskUsage, Image, Images, StoreOptions};
+pub(crate) use layout::Layout;
+
+#[cfg(test)]
+mod tests;
