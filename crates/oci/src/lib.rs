@@ -1,6 +1,6 @@
 //! Images: names, registries, the store on disk, archives.
 //!
-//! [`Images`] is the store: `get`, `list`, `import`, `remove`, `gc`. Nothing in it is ever visible in part, whatever
+//! [`Images`] is the store: `get`, `list`, `pull`, `import`, `remove`, `gc`. Nothing in it is ever visible in part, whatever
 //! instant a process dies at (`store::layout` tells how), and other processes may work on it at the same time.
 //! What comes from outside is not trusted: every size, count and depth has a limit ([`Limits`]), every digest is
 //! checked, and no entry of a layer can reach out of the layer's directory (`unpack`).
@@ -16,6 +16,7 @@ mod limits;
 mod manifest;
 mod platform;
 mod reference;
+mod registry;
 mod store;
 mod tape;
 mod unpack;
@@ -28,4 +29,5 @@ pub use limits::Limits;
 pub use manifest::{Descriptor, Index, LAYERS_MAX, MANIFEST_BYTES_MAX, Manifest};
 pub use platform::Platform;
 pub use reference::{DEFAULT_REGISTRY, Reference};
+pub use registry::{Hosts, Keyring, Login, Progress, ProgressFn, PullOptions, Registries};
 pub use store::{DiskUsage, GcPolicy, GcReport, Image, Images, InUse, StoreOptions};

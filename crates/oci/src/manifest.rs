@@ -23,7 +23,6 @@ pub(crate) mod media {
     pub const OCI_LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
     pub const DOCKER_LIST: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
     pub const DOCKER_MANIFEST: &str = "application/vnd.docker.distribution.manifest.v2+json";
-    pub const DOCKER_CONFIG: &str = "application/vnd.docker.container.image.v1+json";
     /// What is asked for, the preferred first.
     pub const ACCEPTED: [&str; 4] = [OCI_INDEX, OCI_MANIFEST, DOCKER_LIST, DOCKER_MANIFEST];
 }

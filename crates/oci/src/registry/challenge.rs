@@ -93,7 +93,7 @@ mod tests {
         check(&["Basic realm=\"r\"", full], bearer("https://auth.example/token", "r", "repository:a:pull,push"));
         check(&[full, "Basic"], bearer("https://auth.example/token", "r", "repository:a:pull,push"));
         check(&["basic"], Some(Challenge::Basic));
-        check(&["BEARER realm=x , service = y"], bearer("x", "", ""));
+        check(&["BEARER realm=x , service = y"], bearer("x", "y", ""));
         check(&[r#"Bearer realm="a\"b""#], bearer("a\"b", "", ""));
         check(&["Bearer realm=\"open"], bearer("open", "", ""));
         check(&["Bearer service=\"r\""], None);

@@ -171,7 +171,8 @@ mod tests {
 
     #[test]
     fn plain_http_is_an_exception() {
-        let hosts = Hosts { mirrors: [("*".to_owned(), vec!["http://m.example".to_owned()])].into(), ..Hosts::default() };
+        let hosts =
+            Hosts { mirrors: [("*".to_owned(), vec!["http://m.example".to_owned()])].into(), ..Hosts::default() };
         assert!(matches!(hosts.endpoints("r.example"), Err(ImageError::Denied(_))));
         let listed = Hosts { plain_http: ["m.example".to_owned()].into(), ..hosts };
         assert_eq!(addresses(&listed, "r.example"), ["http://m.example", "https://r.example"]);

@@ -101,9 +101,10 @@ fn login(entry: Entry) -> Option<Login> {
     if !entry.auth.is_empty() {
         let engine = base64::engine::general_purpose::STANDARD;
         // Some writers leave the padding out.
-        let decoded = engine.decode(entry.auth.trim()).ok().or_else(|| {
-            base64::engine::general_purpose::STANDARD_NO_PAD.decode(entry.auth.trim()).ok()
-        })?;
+        let decoded = engine
+            .decode(entry.auth.trim())
+            .ok()
+            .or_else(|| base64::engine::general_purpose::STANDARD_NO_PAD.decode(entry.auth.trim()).ok())?;
         let text = String::from_utf8(decoded).ok()?;
         let (username, password) = text.split_once(':')?;
         login = Login { username: username.to_owned(), password: password.to_owned() };

@@ -8,8 +8,8 @@ mod lock;
 mod record;
 
 pub use gc::{GcPolicy, GcReport, InUse};
-pub(crate) use images::Work;
 pub use images::{DiskUsage, Image, Images, StoreOptions};
+pub(crate) use images::{Inner, Work};
 pub(crate) use layout::Layout;
 
 #[cfg(test)]
