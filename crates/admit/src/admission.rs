@@ -1,7 +1,9 @@
 //! The words of admission: what is being done, in which world, and what has to happen besides.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::rc::Rc;
 
 use kinds::Catalog;
 use meta::{ApiError, Gvk, ObjectExt, Time};
@@ -61,17 +63,33 @@ pub struct Request<'r> {
 pub struct World<'w> {
     /// The state decided on. What is decided holds only for this state: writes carry preconditions.
     pub snapshot: &'w Snapshot,
+    /// Namespaces of that state which a step has looked at.
+    pub namespaces: &'w Namespaces,
     /// The kinds served.
     pub catalog: &'w Catalog,
     /// The time.
     pub now: Time,
-    /// Five random characters of the name alphabet, for the token volume of a pod.
-    pub suffix: &'w str,
+    /// Gives five random characters of the name alphabet, for the token volume of a pod.
+    pub suffix: &'w dyn Fn() -> String,
     /// Whether the user of these attributes may do what they say: all authorisers at this state.
     pub may: &'w dyn Fn(&Attributes) -> bool,
 }
 
+/// Namespaces, decoded once a request: half of the steps ask about the same one.
+#[derive(Debug, Default)]
+pub struct Namespaces(RefCell<BTreeMap<String, Option<Rc<Value>>>>);
+
 impl World<'_> {
+    /// A stored namespace.
+    pub fn namespace(&self, name: &str) -> Option<Rc<Value>> {
+        if let Some(known) = self.namespaces.0.borrow().get(name) {
+            return known.clone();
+        }
+        let found = self.read("core/namespaces", name).map(Rc::new);
+        self.namespaces.0.borrow_mut().insert(name.to_owned(), found.clone());
+        found
+    }
+
     /// One stored object, by collection (`core/pods`) and item (`namespace/name` or `name`).
     pub fn read(&self, collection: &str, item: &str) -> Option<Value> {
         serde_json::from_slice(&self.snapshot.get(collection, item)?.value).ok()

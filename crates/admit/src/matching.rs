@@ -48,7 +48,7 @@ fn selects_namespace(case: &Case<'_>, selector: Option<&Value>, new: Option<&Val
     if attributes.namespace.is_empty() {
         return Ok(true);
     }
-    let namespace = case.world.read("core/namespaces", &attributes.namespace).unwrap_or(Value::Null);
+    let namespace = case.world.namespace(&attributes.namespace).unwrap_or_default();
     Ok(selector.matches(&namespace.map(&["metadata", "labels"])))
 }
 

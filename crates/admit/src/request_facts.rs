@@ -49,12 +49,12 @@ pub fn variables(case: &Case<'_>, matched: &Matched, new: Option<&Value>) -> Vec
     }
     let attributes = case.request.attributes;
     let namespaced = !attributes.namespace.is_empty() && attributes.resource != "namespaces";
-    let namespace = if namespaced { case.world.read("core/namespaces", &attributes.namespace) } else { None };
+    let namespace = if namespaced { case.world.namespace(&attributes.namespace) } else { None };
     let mut variables = vec![
         ("object", object_value(case, matched, new)),
         ("oldObject", object_value(case, matched, case.old)),
         ("request", from_json(&facts)),
-        ("namespaceObject", namespace.as_ref().map_or(CelValue::Null, from_json)),
+        ("namespaceObject", namespace.as_deref().map_or(CelValue::Null, from_json)),
     ];
     variables.extend(authorizer_variables(attributes));
     variables

@@ -12,7 +12,9 @@ pub fn collection(object: &Value) -> String {
     let kind = gvk.kind.to_lowercase();
     let plural = match kind.as_str() {
         "ingressclass" | "storageclass" | "priorityclass" | "runtimeclass" => format!("{kind}es"),
-        "validatingadmissionpolicy" | "mutatingadmissionpolicy" | "networkpolicy" => format!("{}ies", &kind[..kind.len() - 1]),
+        "validatingadmissionpolicy" | "mutatingadmissionpolicy" | "networkpolicy" => {
+            format!("{}ies", &kind[..kind.len() - 1])
+        }
         "endpoints" => kind,
         _ => format!("{kind}s"),
     };

@@ -1,6 +1,6 @@
 //! The bridge to the admission steps: what they see of a request, and their side effects as part of its transaction.
 
-use admit::admission::{Case, Effects, Operation, Request as Asked, World as Seen};
+use admit::admission::{Case, Effects, Namespaces, Operation, Request as Asked, World as Seen};
 use admit::{Attributes, chain, policy, rbac};
 use meta::{ApiError, Gvk};
 use serde_json::Value;
@@ -56,7 +56,7 @@ impl Review<'_> {
     fn with_case<T>(&self, world: World<'_>, run: impl FnOnce(&Case<'_>) -> T) -> T {
         /// Length of the random part of a token volume's name.
         const SUFFIX_LENGTH: usize = 5;
-        let suffix = world.ids.suffix(SUFFIX_LENGTH);
+        let suffix = || world.ids.suffix(SUFFIX_LENGTH);
         let may = |asked: &Attributes| world.authorizer.authorize(world.snapshot, asked).is_allowed();
         let request = Asked {
             attributes: self.attributes,
@@ -65,8 +65,14 @@ impl Review<'_> {
             dry_run: self.dry_run,
             options: &Value::Null,
         };
-        let seen =
-            Seen { snapshot: world.snapshot, catalog: world.catalog, now: world.now, suffix: &suffix, may: &may };
+        let seen = Seen {
+            snapshot: world.snapshot,
+            namespaces: &Namespaces::default(),
+            catalog: world.catalog,
+            now: world.now,
+            suffix: &suffix,
+            may: &may,
+        };
         run(&Case { request, world: seen, old: self.old })
     }
 }

@@ -69,7 +69,12 @@ pub(crate) struct Decoded {
 }
 
 /// Decodes an object of the kind `gvk` with `schema`.
-pub(crate) fn decode(payload: &Payload, gvk: &Gvk, schema: &Schema, validation: FieldValidation) -> Result<Decoded, ApiError> {
+pub(crate) fn decode(
+    payload: &Payload,
+    gvk: &Gvk,
+    schema: &Schema,
+    validation: FieldValidation,
+) -> Result<Decoded, ApiError> {
     let (mut tree, complaints) = tree_of(payload, gvk, schema)?;
     expect_kind(&mut tree, gvk)?;
     conform(tree, schema, validation, complaints)
@@ -154,7 +159,10 @@ pub(crate) fn expect_kind(tree: &mut Value, gvk: &Gvk) -> Result<(), ApiError> {
     }
     let kind = tree.text(&["kind"]).to_owned();
     if !kind.is_empty() && kind != gvk.kind {
-        return Err(ApiError::bad_request(format!("the kind in the data ({kind}) does not match the expected kind ({})", gvk.kind)));
+        return Err(ApiError::bad_request(format!(
+            "the kind in the data ({kind}) does not match the expected kind ({})",
+            gvk.kind
+        )));
     }
     tree.put(&["apiVersion"], expected);
     tree.put(&["kind"], gvk.kind.clone());

@@ -57,7 +57,13 @@ pub(crate) struct Author<'a> {
 }
 
 /// The log after a write: `old` is what stood there, with its entry.
-pub(crate) fn after_write(kind: &KindDef, old: Option<(&Value, &Entry)>, new: &Value, by: &Author<'_>, now: Time) -> Bytes {
+pub(crate) fn after_write(
+    kind: &KindDef,
+    old: Option<(&Value, &Entry)>,
+    new: &Value,
+    by: &Author<'_>,
+    now: Time,
+) -> Bytes {
     if kind.volatile {
         return Bytes::new();
     }
@@ -108,7 +114,11 @@ fn bounded(log: Vec<FieldChange>) -> Vec<FieldChange> {
         .into_iter()
         .rev()
         .filter(|change| {
-            let (count, max) = if change.field.starts_with("status") { (&mut status, STATUS_MAX) } else { (&mut desired, DESIRED_MAX) };
+            let (count, max) = if change.field.starts_with("status") {
+                (&mut status, STATUS_MAX)
+            } else {
+                (&mut desired, DESIRED_MAX)
+            };
             *count += 1;
             *count <= max
         })
@@ -132,7 +142,15 @@ mod tests {
 
     fn change(field: &str, time: i64) -> FieldChange {
         let text = String::from;
-        FieldChange { field: text(field), manager: text("m"), user: text("u"), verb: text("update"), old: None, new: None, time }
+        FieldChange {
+            field: text(field),
+            manager: text("m"),
+            user: text("u"),
+            verb: text("update"),
+            old: None,
+            new: None,
+            time,
+        }
     }
 
     #[test]

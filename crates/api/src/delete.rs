@@ -35,7 +35,8 @@ pub(crate) fn one(world: World<'_>, request: &Request) -> Result<Attempt, ApiErr
         return Ok(Attempt::Answer(deletion.answer(None)));
     }
     let insists = request.options.delete.preconditions.resource_version.is_some();
-    let txn = Txn { preconditions: vec![Precondition::ModifiedAt(key, entry.modified)], ops: vec![deletion.op.clone()] };
+    let txn =
+        Txn { preconditions: vec![Precondition::ModifiedAt(key, entry.modified)], ops: vec![deletion.op.clone()] };
     Ok(Attempt::Commit(Box::new(Commit {
         txn,
         retry: !insists,

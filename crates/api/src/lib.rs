@@ -33,9 +33,12 @@ pub use changes::{FieldChange, change_log};
 pub use encode::encode;
 pub use list::{ContinueToken, ListAnswer, Page, exact_revision, expired};
 pub use machine::{Answer, Attempt, Body, Commit, Machine, Settings, World};
-pub use patch::accepted as accepted_patches;
 pub use options::{DeleteOptions, FieldValidation, ListOptions, Options, Preconditions, Propagation, VersionMatch};
-pub use representation::{Representation, RowObject, represent_bookmark, represent_entry, represent_event, represent_list_item, represent_tree, table_head};
+pub use patch::accepted as accepted_patches;
+pub use representation::{
+    Representation, RowObject, represent_bookmark, represent_entry, represent_event, represent_list_item,
+    represent_tree, table_head,
+};
 pub use request::{Request, Target, Verb};
 pub use watch::{WatchAnswer, WatchEvent, WatchStart};
 pub use write::Write;

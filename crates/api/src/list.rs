@@ -73,7 +73,13 @@ pub(crate) fn list(world: World<'_>, request: &Request) -> Result<Answer, ApiErr
     Ok(Answer { code: 200, body: Body::List(Box::new(answer)), warnings: Vec::new() })
 }
 
-fn page(snapshot: &Snapshot, request: &Request, matcher: &Matcher, start: &str, limit: usize) -> (Vec<Arc<Entry>>, Page) {
+fn page(
+    snapshot: &Snapshot,
+    request: &Request,
+    matcher: &Matcher,
+    start: &str,
+    limit: usize,
+) -> (Vec<Arc<Entry>>, Page) {
     let target = &request.target;
     let mut entries = Vec::new();
     let mut items = matching(snapshot, target, matcher, start);
@@ -103,7 +109,8 @@ pub fn exact_revision(request: &Request) -> Result<Option<Revision>, ApiError> {
         return Ok(token.revision);
     }
     let asked = parse_version(&options.resource_version)?.filter(|revision| revision.0 > 0);
-    let exact = options.version_match == Some(VersionMatch::Exact) || (options.version_match.is_none() && options.limit > 0);
+    let exact =
+        options.version_match == Some(VersionMatch::Exact) || (options.version_match.is_none() && options.limit > 0);
     Ok(asked.filter(|_| exact))
 }
 
@@ -123,7 +130,8 @@ pub fn expired(request: &Request) -> ApiError {
 
 /// The rules on combinations of options (upstream's `ValidateListOptions`).
 fn check_options(options: &ListOptions) -> Result<(), ApiError> {
-    let refuse = |message: &str| Err(ApiError::bad_request(format!("ListOptions.meta.k8s.io \"\" is invalid: {message}")));
+    let refuse =
+        |message: &str| Err(ApiError::bad_request(format!("ListOptions.meta.k8s.io \"\" is invalid: {message}")));
     if options.send_initial_events.is_some() {
         return refuse("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list");
     }
@@ -132,9 +140,9 @@ fn check_options(options: &ListOptions) -> Result<(), ApiError> {
         _ if !options.continue_token.is_empty() => {
             refuse("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided")
         }
-        ("", _) => {
-            refuse("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided")
-        }
+        ("", _) => refuse(
+            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
+        ),
         ("0", VersionMatch::Exact) => refuse(
             "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
         ),
@@ -148,7 +156,9 @@ pub(crate) fn parse_version(text: &str) -> Result<Option<Revision>, ApiError> {
         return Ok(None);
     }
     let number = text.parse::<u64>().ok().filter(|_| text.bytes().all(|b| b.is_ascii_digit()));
-    let number = number.ok_or_else(|| ApiError::bad_request(format!("Invalid value: {text:?}: resourceVersion must be a whole number")))?;
+    let number = number.ok_or_else(|| {
+        ApiError::bad_request(format!("Invalid value: {text:?}: resourceVersion must be a whole number"))
+    })?;
     Ok(Some(Revision(number)))
 }
 

@@ -138,7 +138,8 @@ impl Options {
         self.dry_run |= dry_run(body.items(&["dryRun"]).iter().filter_map(Value::as_str))?;
         self.delete.grace_seconds = body.int(&["gracePeriodSeconds"]).or(self.delete.grace_seconds);
         let orphan = body.at(&["orphanDependents"]).and_then(Value::as_bool);
-        self.delete.propagation = propagation(given(&["propagationPolicy"]).as_deref(), orphan)?.or(self.delete.propagation);
+        self.delete.propagation =
+            propagation(given(&["propagationPolicy"]).as_deref(), orphan)?.or(self.delete.propagation);
         self.delete.preconditions = Preconditions {
             uid: given(&["preconditions", "uid"]),
             resource_version: given(&["preconditions", "resourceVersion"]),
@@ -166,7 +167,9 @@ fn dry_run<'a>(mut values: impl Iterator<Item = &'a str>) -> Result<bool, ApiErr
     match values.next() {
         None | Some("") => Ok(false),
         Some("All") => Ok(true),
-        Some(other) => Err(ApiError::bad_request(format!("dryRun: Unsupported value: {other:?}: supported values: \"All\""))),
+        Some(other) => {
+            Err(ApiError::bad_request(format!("dryRun: Unsupported value: {other:?}: supported values: \"All\"")))
+        }
     }
 }
 
@@ -208,9 +211,9 @@ fn version_match(text: &str) -> Result<Option<VersionMatch>, ApiError> {
 
 fn propagation(text: Option<&str>, orphan: Option<bool>) -> Result<Option<Propagation>, ApiError> {
     match (text.filter(|t| !t.is_empty()), orphan) {
-        (Some(_), Some(_)) => Err(ApiError::bad_request(
-            "orphanDependents and deletionPropagation cannot be both set".to_owned(),
-        )),
+        (Some(_), Some(_)) => {
+            Err(ApiError::bad_request("orphanDependents and deletionPropagation cannot be both set".to_owned()))
+        }
         (Some("Orphan"), _) | (None, Some(true)) => Ok(Some(Propagation::Orphan)),
         (Some("Background"), _) | (None, Some(false)) => Ok(Some(Propagation::Background)),
         (Some("Foreground"), _) => Ok(Some(Propagation::Foreground)),
@@ -241,7 +244,9 @@ mod tests {
 
     #[test]
     fn nonsense_is_refused() {
-        for text in ["dryRun=yes", "limit=x", "fieldValidation=strict", "resourceVersionMatch=exact", "propagationPolicy=None"] {
+        for text in
+            ["dryRun=yes", "limit=x", "fieldValidation=strict", "resourceVersionMatch=exact", "propagationPolicy=None"]
+        {
             let error = Options::from_query(&query(text)).expect_err(text);
             assert_eq!(error.code, 400, "{text}");
         }

@@ -13,7 +13,9 @@ pub(crate) fn begin(world: World<'_>, request: &Request) -> Result<Write, ApiErr
         return apply(world, request);
     }
     if request.options.force.is_some() {
-        return Err(ApiError::bad_request("PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch"));
+        return Err(ApiError::bad_request(
+            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch",
+        ));
     }
     let kind = &request.target.kind;
     let old = Old::of(kind, &update::stored(world, request)?)?;

@@ -101,7 +101,12 @@ pub fn represent_event(kind: &KindDef, form: Representation, entry: &Entry, now:
 }
 
 /// A bookmark's object.
-pub fn represent_bookmark(kind: &KindDef, form: Representation, revision: store::Revision, ends_initial: bool) -> Bytes {
+pub fn represent_bookmark(
+    kind: &KindDef,
+    form: Representation,
+    revision: store::Revision,
+    ends_initial: bool,
+) -> Bytes {
     let mut metadata = json!({"resourceVersion": revision.0.to_string(), "creationTimestamp": null});
     if ends_initial {
         metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});

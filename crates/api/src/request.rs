@@ -79,7 +79,11 @@ impl Target {
 
     /// The prefix of the items that the address covers: a namespace (with its slash) or all.
     pub fn prefix(&self) -> String {
-        if self.kind.is_namespaced() && !self.namespace.is_empty() { format!("{}/", self.namespace) } else { String::new() }
+        if self.kind.is_namespaced() && !self.namespace.is_empty() {
+            format!("{}/", self.namespace)
+        } else {
+            String::new()
+        }
     }
 }
 

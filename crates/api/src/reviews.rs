@@ -34,9 +34,14 @@ pub(crate) fn attempt(world: World<'_>, request: &Request) -> Result<Answer, Api
 }
 
 fn subject(review: &Value) -> Result<Arc<UserInfo>, ApiError> {
-    let texts = |value: &Value| value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
-    let extra: BTreeMap<String, Vec<String>> =
-        review.map(&["spec", "extra"]).into_iter().flatten().map(|(key, values)| (key.to_lowercase(), texts(values))).collect();
+    let texts =
+        |value: &Value| value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+    let extra: BTreeMap<String, Vec<String>> = review
+        .map(&["spec", "extra"])
+        .into_iter()
+        .flatten()
+        .map(|(key, values)| (key.to_lowercase(), texts(values)))
+        .collect();
     let user = UserInfo {
         name: review.text(&["spec", "user"]).to_owned(),
         uid: review.text(&["spec", "uid"]).to_owned(),
@@ -61,7 +66,10 @@ fn decide(world: World<'_>, user: Arc<UserInfo>, review: &Value, namespace: Opti
         && attributes.namespace != namespace
     {
         let message = "must match metadata.namespace";
-        return Err(invalid(review, FieldError::invalid("spec.resourceAttributes.namespace", attributes.namespace, message)));
+        return Err(invalid(
+            review,
+            FieldError::invalid("spec.resourceAttributes.namespace", attributes.namespace, message),
+        ));
     }
     let decision = world.authorizer.authorize(world.snapshot, &attributes);
     let mut status = json!({"allowed": decision.is_allowed()});

@@ -68,7 +68,9 @@ fn words_of(address: Address, rest: &[&str]) -> Option<Address> {
         [] => None,
         ["namespaces"] => Some(Address { resource: "namespaces".into(), ..address }),
         // `namespaces/x/status` is the namespace's own subresource, `namespaces/x/pods` a collection inside it.
-        ["namespaces", name] => Some(Address { resource: "namespaces".into(), name: (*name).into(), ..in_namespace(name) }),
+        ["namespaces", name] => {
+            Some(Address { resource: "namespaces".into(), name: (*name).into(), ..in_namespace(name) })
+        }
         ["namespaces", name, sub @ ("status" | "finalize")] => Some(Address {
             resource: "namespaces".into(),
             name: (*name).into(),
@@ -110,7 +112,8 @@ fn decoded(segment: &str) -> Option<String> {
 impl Address {
     /// The path that [`parse`] reads as this address.
     pub fn path(&self) -> String {
-        let mut path = if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", encoded(&self.group)) };
+        let mut path =
+            if self.group.is_empty() { "/api".to_owned() } else { format!("/apis/{}", encoded(&self.group)) };
         let _ = write!(path, "/{}", encoded(&self.version));
         if self.watch {
             path.push_str("/watch");
@@ -196,16 +199,35 @@ mod tests {
         check("/api/v1/namespaces/a/pods", "", "a", "pods", "", "");
         check("/api/v1/namespaces/a/pods/p/log", "", "a", "pods", "p", "log");
         check("/apis/apps/v1/namespaces/a/deployments/d/scale", "apps", "a", "deployments", "d", "scale");
-        check("/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node", "rbac.authorization.k8s.io", "", "clusterroles", "system:node", "");
+        check(
+            "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",
+            "rbac.authorization.k8s.io",
+            "",
+            "clusterroles",
+            "system:node",
+            "",
+        );
         check("/api/v1/watch/namespaces/a/pods", "", "a", "pods", "", "");
     }
 
     #[test]
     fn what_could_mean_another_path_is_no_address() {
         for path in [
-            "", "/", "/api", "/api/v1", "/healthz", "/apis/apps/v1", "//api/v1/pods", "/api/v1//pods",
-            "/api/v1/namespaces/../pods", "/api/v1/namespaces/%2e%2e/pods", "/api/v1/pods/a%2fb", "/api/v1/pods/%00",
-            "/api/v1/pods/%", "/api/v1/pods/%zz", "/api/v1/namespaces/a/pods/p/log/more",
+            "",
+            "/",
+            "/api",
+            "/api/v1",
+            "/healthz",
+            "/apis/apps/v1",
+            "//api/v1/pods",
+            "/api/v1//pods",
+            "/api/v1/namespaces/../pods",
+            "/api/v1/namespaces/%2e%2e/pods",
+            "/api/v1/pods/a%2fb",
+            "/api/v1/pods/%00",
+            "/api/v1/pods/%",
+            "/api/v1/pods/%zz",
+            "/api/v1/namespaces/a/pods/p/log/more",
         ] {
             assert_eq!(parse(path), None, "{path}");
         }

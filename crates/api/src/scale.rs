@@ -31,7 +31,9 @@ fn begin(world: World<'_>, request: &Request, old: Old) -> Result<Write, ApiErro
     let schema = schema::builtin(SCHEMA).ok_or_else(|| ApiError::internal("Scale has no schema"))?;
     let current = scale_of(kind, &old.tree);
     let scale = match (request.verb, request.body.media_type) {
-        (Verb::Update, _) => body::decode(&request.body, &scale_kind(), schema, request.options.field_validation)?.object,
+        (Verb::Update, _) => {
+            body::decode(&request.body, &scale_kind(), schema, request.options.field_validation)?.object
+        }
         (_, MediaType::ApplyYaml) => return Err(ApiError::unsupported_media_type(&patch::accepted(false)[..2])),
         _ => {
             let patched = patch::patched_with(request, &current, schema)?;
@@ -47,7 +49,9 @@ fn begin(world: World<'_>, request: &Request, old: Old) -> Result<Write, ApiErro
     let spec: Vec<&str> = paths.spec.split('.').collect();
     new.put(&spec, replicas);
     match scale.at(&["metadata", "resourceVersion"]) {
-        Some(version) if request.verb == Verb::Update || Some(version) != current.at(&["metadata", "resourceVersion"]) => {
+        Some(version)
+            if request.verb == Verb::Update || Some(version) != current.at(&["metadata", "resourceVersion"]) =>
+        {
             new.put(&["metadata", "resourceVersion"], version.clone());
         }
         _ => drop(new.remove(&["metadata", "resourceVersion"])),

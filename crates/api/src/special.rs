@@ -72,7 +72,10 @@ fn bind(world: World<'_>, request: &Request, name: &str) -> Result<Attempt, ApiE
         return Err(refuse(format!("pod {name} is being deleted, cannot be assigned to a host")));
     }
     if !old.tree.text(&["spec", "nodeName"]).is_empty() {
-        return Err(refuse(format!("pod {name} is already assigned to node {:?}", old.tree.text(&["spec", "nodeName"]))));
+        return Err(refuse(format!(
+            "pod {name} is already assigned to node {:?}",
+            old.tree.text(&["spec", "nodeName"])
+        )));
     }
     if !old.tree.items(&["spec", "schedulingGates"]).is_empty() {
         return Err(refuse(format!("pod {name} has non-empty .spec.schedulingGates")));
@@ -112,7 +115,8 @@ fn evict(world: World<'_>, request: &Request) -> Result<Attempt, ApiError> {
         [] => None,
         [budget] => Some(spend(world, budget, &pod)?),
         _ => {
-            let why = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
+            let why =
+                "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.";
             return Err(ApiError::internal(why));
         }
     };
@@ -177,7 +181,8 @@ fn spend(world: World<'_>, budget: &(Key, Old), pod: &Value) -> Result<(Precondi
     if is_ready || !(always || (healthy >= desired && desired > 0)) {
         let allowed = old.tree.int(&["status", "disruptionsAllowed"]).unwrap_or(0);
         if allowed <= 0 {
-            let cause = format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
+            let cause =
+                format!("The disruption budget {name} needs {desired} healthy pods and has {healthy} currently");
             return refuse(message, cause, 0);
         }
         new.put(&["status", "disruptionsAllowed"], allowed - 1);

@@ -116,7 +116,9 @@ fn expect_version(kind: &KindDef, old: &Old, new: &Value, name: &str) -> Result<
 
 /// What only the server sets stays as it is, whatever the body says.
 fn keep_system_fields(old: &Value, new: &mut Value) {
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"] {
+    for field in
+        ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "generation", "selfLink"]
+    {
         match old.at(&["metadata", field]) {
             Some(value) => new.put(&["metadata", field], value.clone()),
             None => drop(new.remove(&["metadata", field])),

@@ -78,17 +78,22 @@ pub(crate) fn watch(world: World<'_>, request: &Request) -> Result<Answer, ApiEr
 }
 
 fn check_options(options: &ListOptions) -> Result<(), ApiError> {
-    let refuse = |message: &str| Err(ApiError::bad_request(format!("ListOptions.meta.k8s.io \"\" is invalid: {message}")));
+    let refuse =
+        |message: &str| Err(ApiError::bad_request(format!("ListOptions.meta.k8s.io \"\" is invalid: {message}")));
     match (options.send_initial_events, options.version_match) {
         (Some(_), Some(VersionMatch::NotOlderThan)) | (None, None) => {}
         (Some(_), None) => {
-            return refuse("resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan");
+            return refuse(
+                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+            );
         }
         (Some(_), Some(VersionMatch::Exact)) => {
             return refuse("resourceVersionMatch: Unsupported value: \"Exact\": supported values: \"NotOlderThan\"");
         }
         (None, Some(_)) => {
-            return refuse("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided");
+            return refuse(
+                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            );
         }
     }
     if !options.continue_token.is_empty() {

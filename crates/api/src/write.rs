@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use admit::{Attributes, crd_rules};
 use admit::admission::{Effects, Operation};
+use admit::{Attributes, crd_rules};
 use kinds::{KindDef, Rules, UpdateOf, object_meta};
 use meta::{ApiError, FieldError, FieldPath, Gvk, ObjectExt};
 use serde_json::{Value, json};
@@ -186,7 +186,11 @@ impl Write {
             (Rules::Custom, old) => {
                 let errors = schema::validate::check(self.kind.schema.get(), &self.new, &FieldPath::ROOT);
                 // Rules read fields of the types that the schema promises: they come after it.
-                if errors.is_empty() { crd_rules::validate(self.kind.schema.get(), &self.new, old).errors } else { errors }
+                if errors.is_empty() {
+                    crd_rules::validate(self.kind.schema.get(), &self.new, old).errors
+                } else {
+                    errors
+                }
             }
         }
     }
@@ -214,7 +218,9 @@ impl Write {
         // What is not stored has no revision of its own: a new object has none, a changed one its last.
         match &self.old {
             None => drop(self.new.remove(&["metadata", "resourceVersion"])),
-            Some(old) => self.new.put(&["metadata", "resourceVersion"], old.tree.text(&["metadata", "resourceVersion"])),
+            Some(old) => {
+                self.new.put(&["metadata", "resourceVersion"], old.tree.text(&["metadata", "resourceVersion"]))
+            }
         }
         let tree = self.answer_as.map_or_else(|| self.new.clone(), |answer_as| answer_as(&self.kind, &self.new));
         Answer { code: self.code, body: Body::Tree(tree), warnings: self.warnings }
@@ -242,11 +248,14 @@ impl Write {
             &author,
             world.now,
         );
-        let mut stored = self.new.clone();
-        if let Some(conversion) = &self.kind.conversion {
-            (conversion.to_hub)(&mut stored);
-        }
-        let (value, stamp_at) = encode(&stored);
+        let (value, stamp_at) = match &self.kind.conversion {
+            None => encode(&self.new),
+            Some(conversion) => {
+                let mut stored = self.new.clone();
+                (conversion.to_hub)(&mut stored);
+                encode(&stored)
+            }
+        };
         let precondition = match &self.old {
             None => Precondition::Absent(key.clone()),
             Some(old) => Precondition::ModifiedAt(key.clone(), old.entry.modified),
@@ -299,7 +308,8 @@ fn desired_differs(kind: &KindDef, old: &Value, new: &Value) -> bool {
     let (old, new) = (old.as_object(), new.as_object());
     let keys = old.into_iter().chain(new).flat_map(|map| map.keys());
     let mut differing = keys.filter(|key| !matches!(key.as_str(), "metadata" | "apiVersion" | "kind"));
-    differing.any(|key| !(has_status && key == "status") && old.and_then(|o| o.get(key)) != new.and_then(|n| n.get(key)))
+    differing
+        .any(|key| !(has_status && key == "status") && old.and_then(|o| o.get(key)) != new.and_then(|n| n.get(key)))
 }
 
 /// Whether the object goes away with this write: deletion has begun, its grace is over and nobody holds it.
@@ -310,7 +320,8 @@ pub(crate) fn is_removed(kind: &KindDef, object: &Value) -> bool {
 
 /// Whether finalizers hold the object.
 pub(crate) fn is_held(kind: &KindDef, object: &Value) -> bool {
-    let held_by_spec = kind.kind == "Namespace" && kind.group.is_empty() && !object.items(&["spec", "finalizers"]).is_empty();
+    let held_by_spec =
+        kind.kind == "Namespace" && kind.group.is_empty() && !object.items(&["spec", "finalizers"]).is_empty();
     object.finalizers().next().is_some() || held_by_spec
 }
 

@@ -30,7 +30,7 @@ fn is_access_review(case: &Case<'_>) -> bool {
 
 fn check_namespace(case: &Case<'_>, new: Option<&Value>) -> Result<(), ApiError> {
     let name = case.namespace();
-    let Some(namespace) = case.world.read("core/namespaces", name) else {
+    let Some(namespace) = case.world.namespace(name) else {
         return Err(ApiError::not_found(&GroupResource::new("", "namespaces"), name));
     };
     if namespace.text(&["status", "phase"]) != "Terminating" && !namespace.is_deleting() {

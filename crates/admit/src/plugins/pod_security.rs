@@ -122,7 +122,7 @@ fn template_of<'v>(case: &Case<'_>, new: &'v Value) -> Option<&'v Value> {
 }
 
 fn check(case: &Case<'_>, pod: &Value, enforce: bool, effects: &mut Effects) -> Result<(), ApiError> {
-    let Some(namespace) = case.world.read("core/namespaces", case.namespace()) else { return Ok(()) };
+    let Some(namespace) = case.world.namespace(case.namespace()) else { return Ok(()) };
     let (policy, errors) = policy_of(&namespace);
     if errors.is_empty() && policy.is_privileged() {
         return Ok(());

@@ -25,7 +25,7 @@ pub fn mutate(case: &Case<'_>, new: &mut Value, _effects: &mut Effects) -> Resul
     }
     let account = account_of(case, new)?;
     if mounts_token(&account, new) {
-        mount_token(new, case.world.suffix);
+        mount_token(new, &(case.world.suffix)());
     }
     let secrets = account.items(&["imagePullSecrets"]);
     if new.items(&["spec", "imagePullSecrets"]).is_empty() && !secrets.is_empty() {

@@ -77,12 +77,7 @@ fn bound(case: &Case<'_>, policy: &Value, binding: &Value, new: &mut Value) -> R
     Ok(())
 }
 
-fn seen(
-    case: &Case<'_>,
-    matched: &Matched,
-    param: Option<&Value>,
-    new: &Value,
-) -> Vec<(&'static str, CelValue)> {
+fn seen(case: &Case<'_>, matched: &Matched, param: Option<&Value>, new: &Value) -> Vec<(&'static str, CelValue)> {
     let mut known = variables(case, matched, Some(new));
     known.push(("params", param.map_or(CelValue::Null, from_json)));
     known
@@ -177,7 +172,8 @@ mod tests {
     use crate::plugins::testing::{Scene, create};
 
     fn mutated(mutation: Value, change: Value) -> Result<Value, ApiError> {
-        let rules = json!([{"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["*"]}]);
+        let rules =
+            json!([{"operations": ["CREATE"], "apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["*"]}]);
         let mut policy = json!({
             "apiVersion": "admissionregistration.k8s.io/v1", "kind": "MutatingAdmissionPolicy",
             "metadata": {"name": "pol"},
@@ -230,7 +226,10 @@ mod tests {
         };
         check("Object{spec: Object.spec{nothing: 1}}", ".spec.nothing: field not declared in schema");
         check("Object{spec: Object.wrong{replicas: 1}}", "expected \"Object.spec\"");
-        check("Object{spec: Object.spec{selector: Object.spec.selector{}}}", "atomic arrays, maps or structs: .spec.selector");
+        check(
+            "Object{spec: Object.spec{selector: Object.spec.selector{}}}",
+            "atomic arrays, maps or structs: .spec.selector",
+        );
         check("Other{}", "undeclared reference to 'Other'");
         check("Object{spec: Object.spec{replicas: object.absent}}", "no such key: absent");
     }

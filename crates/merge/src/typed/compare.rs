@@ -150,9 +150,14 @@ impl Walk {
         let only_new = new.into_iter().flatten().filter(|(name, _)| !value_in(old, name));
         let names = old.into_iter().flatten().chain(only_new).map(|(name, _)| name);
         for name in names {
+            let (before, after) = (old.and_then(|map| map.get(name)), new.and_then(|map| map.get(name)));
+            // Most of most writes: what is equal differs nowhere below either.
+            if before == after {
+                continue;
+            }
             let ty = map.member(name).map_or(Type::Deduced, |member| member.ty);
             self.path.push(PathElement::field(name));
-            self.value(ty, old.and_then(|map| map.get(name)), new.and_then(|map| map.get(name)));
+            self.value(ty, before, after);
             self.path.pop();
         }
         false

@@ -106,7 +106,8 @@ impl Bench {
             let name = format!("{prefix}{}", made.fetch_add(1, Ordering::Relaxed));
             ("POST", path.to_owned(), Some(Bytes::from(object(&name).to_string())), 201)
         });
-        report(name, load.await?, self.span);
+        let before = server.processor_s();
+        report(name, load.await?, self.span, server.processor_s() - before);
         Ok(())
     }
 
@@ -114,14 +115,16 @@ impl Bench {
         let load = load(&server.client, self.span, |client, turn| {
             ("GET", format!("{CONFIG_MAPS}/a{}", (client + turn * CLIENTS) % 1_000), None, 200)
         });
-        report("get, 64 clients", load.await?, self.span);
+        let before = server.processor_s();
+        report("get, 64 clients", load.await?, self.span, server.processor_s() - before);
         Ok(())
     }
 
     async fn pods(&self) -> Result<(), String> {
         let (server, _dir) = self.server(&["--no-controllers"]).await?;
         // Without controllers nobody makes the account that pods run as.
-        let account = json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).to_string();
+        let account =
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "default"}}).to_string();
         let mut connection = server.client.connect().await?;
         expect(connection.send("POST", ACCOUNTS, Some(Bytes::from(account))).await?, 201)?;
         let before = server.memory_mib();
@@ -311,10 +314,13 @@ fn pod(name: &str) -> Value {
     })
 }
 
-fn report(name: &str, mut durations: Vec<Duration>, span: Duration) {
+/// `processor_s`: what the server used for it, which other load on the machine changes little.
+fn report(name: &str, mut durations: Vec<Duration>, span: Duration, processor_s: f64) {
     durations.sort();
     let rate = durations.len() as f64 / span.as_secs_f64();
-    let note = format!("p50 {}, p99 {}", ms(percentile(&durations, 50)), ms(percentile(&durations, 99)));
+    let each_us = processor_s * 1e6 / durations.len().max(1) as f64;
+    let (p50, p99) = (ms(percentile(&durations, 50)), ms(percentile(&durations, 99)));
+    let note = format!("p50 {p50}, p99 {p99}, {each_us:.0} us of the server's processor each");
     row(name, format!("{rate:.0}/s"), &note);
 }
 
