@@ -3,10 +3,11 @@
 use meta::{FieldError, ObjectExt, name};
 use serde_json::Value;
 
-use crate::check::{At, Faults};
+use crate::check::{At, Faults, named, supported_text};
 use crate::{Column, KindDef, UpdateOf, column};
 
-const STRATEGY: &str = "OldestEmulationVersion";
+/// The candidate with the oldest emulated version leads.
+pub(super) const STRATEGY: &str = "OldestEmulationVersion";
 const EXAMPLE: &str = r#"{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
     "metadata": {"name": "scheduler", "namespace": "kube-system"},
     "spec": {"holderIdentity": "a", "leaseDurationSeconds": 15}}"#;
@@ -44,16 +45,21 @@ fn validate(lease: &Value) -> Vec<FieldError> {
 fn check_strategy(spec: &At, faults: &mut Faults) {
     let (strategy, preferred) = (spec.field("strategy"), spec.field("preferredHolder"));
     if !preferred.text().is_empty() && strategy.text().is_empty() {
-        faults.push(preferred.forbidden("may only be specified when `strategy` is defined"));
+        faults.push(preferred.forbidden("may only be specified if `strategy` is defined"));
     }
-    if !strategy.is_set() || strategy.text() == STRATEGY {
-        return;
+    if strategy.is_set() {
+        check_strategy_name(&strategy, faults);
     }
-    if strategy.text().contains('/') {
-        let rule = name::qualified_name(strategy.text());
-        faults.extend(rule.into_iter().map(|fault| strategy.invalid(fault)));
+}
+
+/// A strategy is one that we know or somebody's own, with a domain. Upstream names the field twice in the path.
+pub(super) fn check_strategy_name(strategy: &At, faults: &mut Faults) {
+    let below = strategy.field("strategy");
+    let at = below.with(strategy.value);
+    if at.text().contains('/') {
+        named(&at, name::qualified_name, faults);
     } else {
-        faults.push(strategy.unsupported(&[STRATEGY]));
+        supported_text(&at, &[STRATEGY], faults);
     }
 }
 
@@ -78,7 +84,11 @@ mod tests {
         );
         check(
             json!({"preferredHolder": "a"}),
-            &["spec.preferredHolder: Forbidden: may only be specified when `strategy` is defined"],
+            &["spec.preferredHolder: Forbidden: may only be specified if `strategy` is defined"],
+        );
+        check(
+            json!({"strategy": "Youngest"}),
+            &[r#"spec.strategy.strategy: Unsupported value: "Youngest": supported values: "OldestEmulationVersion""#],
         );
     }
 }

@@ -38,10 +38,14 @@ pub fn render(definitions: &Definitions, packages: &Packages) -> Result<String, 
     Ok(out)
 }
 
-/// Types of stable versions and all that they reference.
+/// Kinds without a stable version that are served all the same.
+const UNSTABLE: [&str; 1] = ["io.k8s.api.coordination.v1beta1.LeaseCandidate"];
+
+/// Types of stable versions, the few others that are served, and all that they reference.
 fn wanted(definitions: &Definitions) -> BTreeSet<String> {
     let stable = |name: &&String| !UNUSED.contains(&name.as_str()) && is_stable(prefix(name));
     let mut open: Vec<String> = definitions.keys().filter(stable).cloned().collect();
+    open.extend(UNSTABLE.map(str::to_owned));
     let mut wanted = BTreeSet::new();
     while let Some(name) = open.pop() {
         if let Some(definition) = definitions.get(&name) {
