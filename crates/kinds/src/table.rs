@@ -61,6 +61,7 @@ const TABLE: &[Declare] = &[
     certificates::cluster_trust_bundle::def,
     certificates::pod_certificate_request::def,
     coordination::lease::def,
+    coordination::lease_candidate::def,
     discovery::endpoint_slice::def,
     events::event::def,
     flowcontrol::flow_schema::def,
