@@ -102,13 +102,7 @@ pub(crate) struct Built {
 }
 
 fn descriptor(media_type: &str, bytes: &[u8]) -> Descriptor {
-    Descriptor {
-        media_type: media_type.to_owned(),
-        digest: Digest::of(bytes),
-        size: bytes.len() as u64,
-        platform: None,
-        annotations: BTreeMap::new(),
-    }
+    Descriptor::new(media_type, Digest::of(bytes), bytes.len() as u64)
 }
 
 /// An image of layers given plain and packed.
@@ -118,12 +112,8 @@ pub(crate) fn image(layers: &[(Vec<u8>, Vec<u8>)]) -> Built {
         "rootfs": {"type": "layers", "diff_ids": diff_ids}})
     .to_string()
     .into_bytes();
-    let manifest = Manifest {
-        schema_version: 2,
-        media_type: media::OCI_MANIFEST.to_owned(),
-        config: descriptor(media::OCI_CONFIG, &config),
-        layers: layers.iter().map(|(_, packed)| descriptor(media::OCI_LAYER, packed)).collect(),
-    };
+    let layer = |(_, packed): &(Vec<u8>, Vec<u8>)| descriptor(media::OCI_LAYER, packed);
+    let manifest = Manifest::new(descriptor(media::OCI_CONFIG, &config), layers.iter().map(layer).collect());
     let manifest = serde_json::to_vec(&manifest).unwrap();
     let packed = layers.iter().map(|(_, packed)| packed.clone());
     let blobs: BTreeMap<Digest, Vec<u8>> =

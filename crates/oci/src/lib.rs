@@ -6,6 +6,7 @@
 //! checked, and no entry of a layer can reach out of the layer's directory (`unpack`).
 
 mod archive;
+mod builtin;
 mod compress;
 mod config;
 mod digest;
@@ -22,6 +23,7 @@ mod tape;
 mod unpack;
 
 pub use archive::ImportOptions;
+pub use builtin::{BOX_IMAGE, Program};
 pub use config::{Effective, ImageConfig, User, effective};
 pub use digest::Digest;
 pub use error::ImageError;

@@ -88,6 +88,20 @@ pub enum Document {
     Index(Index),
 }
 
+impl Descriptor {
+    /// Points to content that has neither platform nor notes.
+    pub(crate) fn new(media_type: &str, digest: Digest, size: u64) -> Descriptor {
+        Descriptor { media_type: media_type.to_owned(), digest, size, platform: None, annotations: BTreeMap::new() }
+    }
+}
+
+impl Manifest {
+    /// OCI's manifest of an image.
+    pub(crate) fn new(config: Descriptor, layers: Vec<Descriptor>) -> Manifest {
+        Manifest { schema_version: 2, media_type: media::OCI_MANIFEST.to_owned(), config, layers }
+    }
+}
+
 impl Document {
     /// Reads a manifest or list. The document itself tells which it is; `declared`, the media type that came with
     /// it, must not contradict it.

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
+use super::blob_name;
 use super::origin::{DOCUMENT_BYTES_MAX, Origin, unreadable};
 use crate::config::ImageConfig;
 use crate::digest::Digest;
@@ -175,21 +176,16 @@ impl Import<'_> {
         let config = self.describe(&saved.config, media::OCI_CONFIG)?;
         let layers: Result<Vec<Descriptor>, ImageError> =
             saved.layers.iter().map(|layer| self.describe(layer, media::OCI_LAYER)).collect();
-        let manifest =
-            Manifest { schema_version: 2, media_type: media::OCI_MANIFEST.to_owned(), config, layers: layers? };
+        let manifest = Manifest::new(config, layers?);
         let bytes = serde_json::to_vec(&manifest).map_err(|error| unreadable("manifest.json", &error))?;
-        let digest = Digest::of(&bytes);
-        self.work.pin(&digest);
-        let layout = &self.images.inner.layout;
-        layout.write_file(&layout.blob(&digest), &bytes)?;
+        let digest = self.work.keep(&bytes)?;
         Ok(Found { names, manifest_digest: digest.clone(), digest, manifest })
     }
 
     fn describe(&self, name: &str, media_type: &str) -> Result<Descriptor, ImageError> {
         let (digest, size) = self.origin.digest(name)?;
         self.adopt(name, &digest)?;
-        let (media_type, annotations) = (media_type.to_owned(), BTreeMap::new());
-        Ok(Descriptor { media_type, digest, size, platform: None, annotations })
+        Ok(Descriptor::new(media_type, digest, size))
     }
 
     /// Unpacks an image and records its names.
@@ -220,8 +216,4 @@ fn names_of(entry: &Descriptor) -> Vec<Reference> {
     let whole = entry.annotations.get(ANNOTATION_NAME);
     let tag = entry.annotations.get(ANNOTATION_TAG).filter(|tag| tag.contains(['/', ':', '@']));
     whole.or(tag).and_then(|name| Reference::parse(name).ok()).into_iter().collect()
-}
-
-fn blob_name(digest: &Digest) -> String {
-    format!("blobs/{}/{}", digest.algorithm(), digest.hex())
 }

@@ -231,6 +231,15 @@ impl Work {
         *guard(&self.inner.pins).entry(digest.clone()).or_default() += 1;
         guard(&self.pinned).push(digest.clone());
     }
+
+    /// Makes a small document a blob.
+    pub fn keep(&self, bytes: &[u8]) -> Result<Digest, ImageError> {
+        let digest = Digest::of(bytes);
+        self.pin(&digest);
+        let layout = &self.inner.layout;
+        layout.write_file(&layout.blob(&digest), bytes)?;
+        Ok(digest)
+    }
 }
 
 impl Drop for Work {

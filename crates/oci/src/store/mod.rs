@@ -10,7 +10,8 @@ mod record;
 pub use gc::{GcPolicy, GcReport, InUse};
 pub use images::{DiskUsage, Image, Images, StoreOptions};
 pub(crate) use images::{Inner, Work};
-pub(crate) use layout::Layout;
+pub(crate) use layout::{Layout, entries};
+pub(crate) use record::Record;
 
 #[cfg(test)]
 mod tests;

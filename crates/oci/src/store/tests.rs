@@ -269,3 +269,46 @@ fn dying_anywhere_leaves_nothing_half_done() {
     let steps = die_everywhere(|bench| import(bench, &bench.open()).unwrap(), clear);
     assert!(steps > 15, "{steps}");
 }
+
+#[test]
+fn an_export_is_imported_as_the_same_image() {
+    let (bench, built) = (Bench::new(), fixture::small());
+    let images = bench.open();
+    let image = images.import(&bench.layout(&built, NAME), &ImportOptions::default()).unwrap().remove(0);
+    let mut archive = Vec::new();
+    images.export(NAME, &mut archive).unwrap();
+    let mut again = Vec::new();
+    images.export(image.id.as_str(), &mut again).unwrap();
+    assert!(archive == again);
+    let other = Bench::new();
+    let path = other.root.path().join("archive.tar");
+    std::fs::write(&path, archive).unwrap();
+    let found = other.open().import(&path, &ImportOptions::default()).unwrap().remove(0);
+    assert_eq!((found.name, found.id, found.digest), (image.name, image.id, image.digest));
+    assert!(matches!(images.export("gone", &mut Vec::new()), Err(ImageError::NotFound(_))));
+}
+
+#[test]
+fn a_directory_is_imported_once() {
+    let bench = Bench::new();
+    let directory = bench.root.path().join("archives");
+    std::fs::create_dir(&directory).unwrap();
+    let images = bench.open();
+    let import = || {
+        let done = images.import_directory(&directory);
+        done.into_iter()
+            .map(|(path, result)| (path.file_name().unwrap().to_owned(), result.is_ok()))
+            .collect::<Vec<_>>()
+    };
+    assert!(import().is_empty());
+    let archive = fixture::tar_files(&fixture::layout(&fixture::small(), NAME));
+    std::fs::write(directory.join("a.tar.gz"), fixture::gzip(&archive)).unwrap();
+    std::fs::write(directory.join("b.tar"), "garbage").unwrap();
+    std::fs::write(directory.join("notes.txt"), "not an archive").unwrap();
+    assert_eq!(import(), [("a.tar.gz".into(), true), ("b.tar".into(), false)]);
+    assert!(images.get(NAME).unwrap().unwrap().pinned);
+    // Removed by somebody, it stays removed, also under another name; what failed is tried again.
+    images.remove(NAME).unwrap();
+    std::fs::copy(directory.join("a.tar.gz"), directory.join("c.tar.gz")).unwrap();
+    assert_eq!(import(), [("b.tar".into(), false)]);
+}
