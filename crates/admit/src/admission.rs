@@ -92,7 +92,7 @@ impl World<'_> {
 
     /// One stored object, by collection (`core/pods`) and item (`namespace/name` or `name`).
     pub fn read(&self, collection: &str, item: &str) -> Option<Value> {
-        serde_json::from_slice(&self.snapshot.get(collection, item)?.value).ok()
+        meta::stored::read(&self.snapshot.get(collection, item)?.value).ok()
     }
 
     /// One stored object of a namespace.
@@ -109,7 +109,7 @@ impl World<'_> {
     pub fn list_with_revision(&self, collection: &str, namespace: &str) -> Vec<(Revision, Value)> {
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         let entries = self.snapshot.range(collection, &prefix, "");
-        entries.filter_map(|(_, e)| Some((e.modified, serde_json::from_slice(&e.value).ok()?))).collect()
+        entries.filter_map(|(_, e)| Some((e.modified, meta::stored::read(&e.value).ok()?))).collect()
     }
 }
 

@@ -126,7 +126,7 @@ fn tree_of(payload: &Payload, gvk: &Gvk, schema: &Schema) -> Result<(Value, Vec<
         MediaType::Protobuf => {
             let refuse = |error: String| ApiError::bad_request(format!("unable to decode the protobuf body: {error}"));
             let envelope = proto::unwrap_envelope(&payload.bytes).map_err(|e| refuse(e.to_string()))?;
-            let mut tree = proto::decode(schema, &envelope.raw).map_err(|e| refuse(e.to_string()))?;
+            let mut tree = proto::decode(schema, envelope.raw).map_err(|e| refuse(e.to_string()))?;
             tree.put(&["apiVersion"], or(&envelope.api_version, &gvk.api_version()));
             tree.put(&["kind"], or(&envelope.kind, &gvk.kind));
             Ok((tree, Vec::new()))
@@ -195,5 +195,5 @@ pub(crate) fn decode_delete_options(payload: &Payload, _kind: &KindDef) -> Resul
     let schema = schema::builtin("io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions")
         .ok_or_else(|| ApiError::internal("DeleteOptions has no schema"))?;
     let envelope = proto::unwrap_envelope(&payload.bytes).map_err(|e| refuse(e.to_string()))?;
-    proto::decode(schema, &envelope.raw).map_err(|e| refuse(e.to_string()))
+    proto::decode(schema, envelope.raw).map_err(|e| refuse(e.to_string()))
 }

@@ -28,7 +28,7 @@ mod watch;
 mod write;
 mod yaml;
 
-pub use body::{MediaType, Payload, decode_as};
+pub use body::{BODY_BYTES_MAX, MediaType, Payload, decode_as};
 pub use changes::{FieldChange, change_log};
 pub use encode::encode;
 pub use list::{ContinueToken, ListAnswer, Page, exact_revision, expired};
@@ -42,3 +42,4 @@ pub use representation::{
 pub use request::{Request, Target, Verb};
 pub use watch::{WatchAnswer, WatchEvent, WatchStart};
 pub use write::Write;
+pub use yaml::decode as decode_yaml;

@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use store::{Entry, Revision, Snapshot};
 use view::Facts;
 
-use crate::machine::version_text;
 use crate::write::tree_at;
 use crate::{Answer, Body, ListOptions, Request, Target, VersionMatch, World, update};
 
@@ -277,7 +276,7 @@ struct Selectable {
 
 impl Selectable {
     fn read(kind: &KindDef, value: &[u8]) -> Selectable {
-        let mut tree: Value = serde_json::from_slice(value).unwrap_or_default();
+        let mut tree: Value = meta::stored::read(value).unwrap_or_default();
         if let Some(conversion) = &kind.conversion {
             (conversion.from_hub)(&mut tree);
         }
@@ -304,18 +303,6 @@ pub(crate) fn matching<'s>(
 ) -> impl Iterator<Item = (&'s Arc<str>, &'s Arc<Entry>)> {
     let collection = target.kind.collection();
     snapshot.range_owned(&collection, target.prefix(), start.to_owned()).filter(|(_, entry)| matcher.matches(entry))
-}
-
-/// The list's metadata.
-pub(crate) fn list_metadata(answer: &ListAnswer) -> Value {
-    let mut metadata = json!({"resourceVersion": version_text(answer.revision)});
-    if !answer.page.continue_token.is_empty() {
-        metadata["continue"] = json!(answer.page.continue_token);
-    }
-    if let Some(remaining) = answer.page.remaining {
-        metadata["remainingItemCount"] = json!(remaining);
-    }
-    metadata
 }
 
 #[cfg(test)]

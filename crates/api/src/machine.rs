@@ -8,7 +8,7 @@ use clock::Ids;
 use kinds::Catalog;
 use meta::{ApiError, Time};
 use serde_json::Value;
-use store::{Committed, Entry, Revision, Snapshot, Txn};
+use store::{Committed, Entry, Snapshot, Txn};
 
 use crate::{ListAnswer, Request, Verb, WatchAnswer, create, delete, list, patch, reviews, special, update, watch};
 
@@ -135,9 +135,4 @@ impl Machine {
             other => Err(ApiError::internal(format!("{} writes no object", other.as_str()))),
         }
     }
-}
-
-/// The revision as clients write it.
-pub(crate) fn version_text(revision: Revision) -> String {
-    revision.0.to_string()
 }

@@ -77,6 +77,8 @@ fn words_of(address: Address, rest: &[&str]) -> Option<Address> {
             subresource: (*sub).into(),
             ..in_namespace(name)
         }),
+        // Namespaces are not in namespaces: whoever may do anything inside one may not reach another through it.
+        ["namespaces", _, "namespaces", ..] if address.group.is_empty() => None,
         ["namespaces", namespace, tail @ ..] => named(in_namespace(namespace), tail),
         tail => named(address.clone(), tail),
     }
@@ -118,7 +120,7 @@ impl Address {
         if self.watch {
             path.push_str("/watch");
         }
-        if !self.namespace.is_empty() && self.resource != "namespaces" {
+        if !self.namespace.is_empty() && !self.is_of_namespace() {
             let _ = write!(path, "/namespaces/{}", encoded(&self.namespace));
         }
         for word in [&self.resource, &self.name, &self.subresource].into_iter().filter(|w| !w.is_empty()) {
@@ -126,6 +128,12 @@ impl Address {
         }
         path.push_str(&self.tail);
         path
+    }
+
+    /// Whether the namespace's own address is meant, in which its name stands once for both.
+    fn is_of_namespace(&self) -> bool {
+        let is_own = matches!(&*self.subresource, "" | "status" | "finalize");
+        self.resource == "namespaces" && self.namespace == self.name && is_own
     }
 
     /// The kind meant and where; `None` when no such resource is served or the address does not fit its scope.
@@ -136,7 +144,7 @@ impl Address {
             (true, true) if self.name.is_empty() => String::new(),
             (false, true) => String::new(),
             // The namespace's own address carries its name as the namespace too; nothing else may.
-            (false, false) if self.resource == "namespaces" => String::new(),
+            (false, false) if self.is_of_namespace() => String::new(),
             _ => return None,
         };
         let served = self.subresource.is_empty() || kind.subresource(&self.subresource).is_some();
@@ -228,6 +236,11 @@ mod tests {
             "/api/v1/pods/%",
             "/api/v1/pods/%zz",
             "/api/v1/namespaces/a/pods/p/log/more",
+            "/api/v1/namespaces/a/namespaces",
+            "/api/v1/namespaces/a/namespaces/a",
+            "/api/v1/namespaces/a/namespaces/b",
+            "/api/v1/namespaces/a/namespaces/b/status",
+            "/api/v1/watch/namespaces/a/namespaces/b",
         ] {
             assert_eq!(parse(path), None, "{path}");
         }

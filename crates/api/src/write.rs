@@ -5,6 +5,7 @@ use std::sync::Arc;
 use admit::admission::{Effects, Operation};
 use admit::{Attributes, crd_rules};
 use kinds::{KindDef, Rules, UpdateOf, object_meta};
+use meta::stored::DEPTH_MAX;
 use meta::{ApiError, FieldError, FieldPath, Gvk, ObjectExt};
 use serde_json::{Value, json};
 use store::{Entry, Keyspace, Op, Precondition, Txn};
@@ -58,7 +59,7 @@ impl Old {
 
 /// The stored object as a tree at the kind's version.
 pub(crate) fn tree_at(kind: &KindDef, entry: &Entry) -> Result<Value, ApiError> {
-    let mut tree = serde_json::from_slice(&entry.value)
+    let mut tree = meta::stored::read(&entry.value)
         .map_err(|_| ApiError::internal(format!("a stored object of kind {} cannot be decoded", kind.kind)))?;
     if let Some(conversion) = &kind.conversion {
         (conversion.from_hub)(&mut tree);
@@ -137,6 +138,9 @@ impl Write {
 
     /// The same for a change whose rules stand elsewhere (binding).
     pub(crate) fn complete_unchecked(mut self, world: World<'_>) -> Result<Attempt, ApiError> {
+        if !meta::stored::is_within(&self.new, DEPTH_MAX) {
+            return Err(ApiError::bad_request(format!("the object is nested deeper than {DEPTH_MAX} levels")));
+        }
         if let Some(old) = &self.old {
             self.new.put(&["metadata", "resourceVersion"], old.tree.text(&["metadata", "resourceVersion"]));
             if merge::managed::settle(&old.tree, &mut self.new) && self.effects.writes.is_empty() {

@@ -1,6 +1,7 @@
 //! YAML as kubectl's users write it: YAML 1.1 scalars, bounded expansion of anchors, then JSON.
 
 use meta::ApiError;
+use meta::stored::DEPTH_MAX;
 use serde_json::Value;
 use serde_saphyr::{DuplicateKeyPolicy, options};
 
@@ -27,7 +28,10 @@ pub fn decode(bytes: &[u8]) -> Result<(Value, Vec<String>), ApiError> {
 fn read(text: &str, duplicate_keys: DuplicateKeyPolicy) -> Result<Value, String> {
     let options = options! { legacy_octal_numbers: true, duplicate_keys: duplicate_keys };
     let value: Value = serde_saphyr::from_str_with_options(text, options).map_err(|error| error.to_string())?;
-    Ok(integral(value))
+    match meta::stored::is_within(&value, DEPTH_MAX) {
+        true => Ok(integral(value)),
+        false => Err("exceeded max depth".to_owned()),
+    }
 }
 
 /// `1.0` and `1e3` are whole numbers, as Go writes them into JSON.

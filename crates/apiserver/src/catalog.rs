@@ -25,7 +25,7 @@ impl Source {
     /// The built-in kinds and those that established definitions declare.
     pub fn read(&self) -> Catalog {
         let custom = self.0.items(DEFINITIONS).flat_map(|(_, entry)| {
-            let definition = serde_json::from_slice(&entry.value).unwrap_or_default();
+            let definition = meta::stored::read(&entry.value).unwrap_or_default();
             kinds::custom::served(&definition)
         });
         Catalog::built_in().with_custom(custom.map(Arc::new))

@@ -8,6 +8,7 @@ mod discovery;
 mod handler;
 mod health;
 mod hub;
+mod idle;
 mod in_process;
 mod negotiate;
 mod openapi;
@@ -18,5 +19,6 @@ mod stream;
 mod token;
 
 pub use app::{App, AppConfig, Identity};
+pub use authn::Peer;
 pub use in_process::InProcess;
-pub use serve::{ServeConfig, serve};
+pub use serve::{CONNECTIONS_MAX, ServeConfig, serve, serve_connection};

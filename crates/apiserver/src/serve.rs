@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admit::UserInfo;
+use api::BODY_BYTES_MAX;
 use bytes::{Bytes, BytesMut};
 use client::Body;
 use http::{Request, Response};
@@ -14,20 +15,19 @@ use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
-use hyper_util::server::graceful::GracefulShutdown;
 use meta::ApiError;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
 use crate::authn::Peer;
+use crate::idle::{Busy, Impatient, Turn};
 use crate::{handler, respond};
 
-/// Most bytes of a request body (upstream's limit).
-const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// Connections at a time: each holds a few kilobytes and a file descriptor.
-const CONNECTIONS_MAX: usize = 16_384;
+pub const CONNECTIONS_MAX: u32 = 16_384;
 /// How long a peer may take for its TLS handshake, its request head, and its request body.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
@@ -55,13 +55,13 @@ pub struct ServeConfig {
     pub tls: Arc<dyn Fn() -> Arc<rustls::ServerConfig> + Send + Sync>,
     /// The user that a verified client certificate (DER) names.
     pub certificate_user: fn(&[u8]) -> Option<UserInfo>,
+    /// Connections at a time; more are closed at once.
+    pub connections_max: u32,
 }
 
 /// Serves until `stop` resolves, then drains.
 pub async fn serve(app: Arc<App>, config: ServeConfig, stop: impl Future<Output = ()>) {
-    let graceful = GracefulShutdown::new();
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let server = server();
+    let places = Arc::new(Semaphore::new(config.connections_max as usize));
     tokio::pin!(stop);
     loop {
         let accepted = tokio::select! {
@@ -78,21 +78,50 @@ pub async fn serve(app: Arc<App>, config: ServeConfig, stop: impl Future<Output 
             continue;
         };
         let (app, acceptor) = (Arc::clone(&app), TlsAcceptor::from((config.tls)()));
-        let (server, certificate_user, watcher) = (server.clone(), config.certificate_user, graceful.watcher());
+        let certificate_user = config.certificate_user;
         tokio::spawn(async move {
             if let Some((stream, peer)) = handshake(acceptor, socket, address, certificate_user).await {
-                let service = service_fn(move |request| answer(Arc::clone(&app), peer.clone(), request));
-                let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
-                if let Err(error) = watcher.watch(connection.into_owned()).await {
-                    tracing::debug!(%address, %error, "a connection ended");
-                }
+                serve_connection(app, peer, stream).await;
             }
             drop(place);
         });
     }
     app.stop();
-    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown()).await.is_err() {
+    // Each connection ends by itself once the app has stopped, and gives its place back.
+    let all_ended = places.acquire_many(config.connections_max);
+    if tokio::time::timeout(DRAIN_TIMEOUT, all_ended).await.is_err() {
         tracing::warn!("some connections did not end in time");
+    }
+}
+
+/// Serves one connection whose peer is known, until it ends, has been idle for too long, or the app stops. What
+/// [`serve`] does behind TLS: for those who have a stream that is no socket.
+pub async fn serve_connection<S>(app: Arc<App>, peer: Peer, stream: S)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let busy = Busy::new();
+    let mut stopping = app.stopping.subscribe();
+    let turns = busy.clone();
+    let service = service_fn(move |request| answer(Arc::clone(&app), peer.clone(), request, turns.turn()));
+    let server = server();
+    let connection = server.serve_connection_with_upgrades(TokioIo::new(Impatient::new(stream)), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = &mut connection => Some(ended),
+        () = busy.idle() => None,
+        _ = stopping.wait_for(|stopping| *stopping) => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            connection.as_mut().graceful_shutdown();
+            // Who does not end then is cut off.
+            tokio::time::timeout(DRAIN_TIMEOUT, connection).await.unwrap_or(Ok(()))
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended");
     }
 }
 
@@ -134,13 +163,18 @@ async fn handshake(
     Some((stream, Peer { user }))
 }
 
-async fn answer(app: Arc<App>, peer: Peer, request: Request<Incoming>) -> Result<Response<Body>, std::convert::Infallible> {
+async fn answer(
+    app: Arc<App>,
+    peer: Peer,
+    request: Request<Incoming>,
+    turn: Turn,
+) -> Result<Response<Body>, std::convert::Infallible> {
     let (parts, body) = request.into_parts();
     let response = match read_body(body).await {
         Ok(bytes) => handler::handle(&app, &peer, Request::from_parts(parts, bytes)).await,
         Err(error) => respond::error_response(&error),
     };
-    Ok(response)
+    Ok(response.map(|body| turn.until_end_of(body).boxed_unsync()))
 }
 
 /// Reads a body within its limits of size and time.

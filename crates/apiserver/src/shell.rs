@@ -112,6 +112,6 @@ pub async fn submit(app: &App, txn: Txn) -> Result<Result<Committed, TxnError>, 
 fn refused(error: &TxnError) -> ApiError {
     match error {
         TxnError::Stopped(_) => ApiError::new(503, meta::Reason::ServiceUnavailable, "the store takes no more writes"),
-        other => ApiError::too_large(format!("etcdserver: request is too large ({other:?})")),
+        _ => ApiError::too_large("etcdserver: request is too large"),
     }
 }

@@ -20,6 +20,9 @@ const EVENTS_MAX: usize = 512;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// Chunks between reader and socket. The cursor stops when they are full: this is the reader's whole buffer.
 const CHUNKS_MAX: usize = 2;
+/// How long a reader may take no chunk. A connection that takes nothing is ended sooner or about then; this is for a
+/// reader that keeps its connection alive but grants its stream no window.
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often bookmarks tell a quiet watcher the revision it may resume from.
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// How long a watch lives that names no time (upstream: 30 minutes, up to double at random).
@@ -166,7 +169,10 @@ impl Cursor {
         if chunk.is_empty() {
             return Ok(());
         }
-        self.chunks.send(chunk).await.map_err(|_| Ended)
+        match tokio::time::timeout(STALL_TIMEOUT, self.chunks.send(chunk)).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Ended),
+        }
     }
 }
 

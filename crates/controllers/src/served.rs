@@ -112,7 +112,7 @@ impl Definition {
 }
 
 fn read(definition: &Object) -> Arc<Definition> {
-    definition.project(|bytes| serde_json::from_slice(bytes).unwrap_or_default())
+    definition.project(|bytes| meta::stored::read(bytes).unwrap_or_default())
 }
 
 fn definitions(view: &View) -> impl Iterator<Item = Arc<Definition>> {

@@ -192,7 +192,7 @@ fn classes_of(user: &Value) -> impl Iterator<Item = &str> {
 fn class_roots(view: &View, event: &Event) -> Vec<Key> {
     let states = event.previous.iter().chain([&event.entry]).map(|entry| Object::new(event.key.clone(), entry.clone()));
     let trees: Vec<_> = states.map(|state| state.tree()).collect();
-    let keys = trees.iter().flat_map(|tree| classes_of(tree)).map(|name| Key::new(CLASS_COLLECTION, name));
+    let keys = trees.iter().flat_map(classes_of).map(|name| Key::new(CLASS_COLLECTION, name));
     keys.filter(|key| view.get_key(key).is_some_and(|class| class.meta().is_deleting())).collect()
 }
 

@@ -40,7 +40,7 @@ struct Read(Selector);
 
 fn selects(workload: &Object, selector: fn(&Value) -> Selector, child: &Meta) -> bool {
     let read = workload.project(|bytes| {
-        let tree: Value = serde_json::from_slice(bytes).unwrap_or_default();
+        let tree: Value = meta::stored::read(bytes).unwrap_or_default();
         Read(tree.get("spec").map_or_else(Selector::nothing, selector))
     });
     read.0.matches(&child.labels)

@@ -87,7 +87,7 @@ impl Hands {
         let response = self.transport.call(request).await.map_err(|error| lost(error.to_string()))?;
         let status = response.status();
         let bytes = client::read_all(response.into_body(), ANSWER_BYTES_MAX).await.map_err(|e| lost(e.to_string()))?;
-        let answer: Value = serde_json::from_slice(&bytes).unwrap_or_default();
+        let answer: Value = meta::stored::read(&bytes).unwrap_or_default();
         if status.is_success() {
             return Ok(answer);
         }

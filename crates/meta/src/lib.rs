@@ -15,6 +15,7 @@ pub mod path;
 pub mod quantity;
 mod quantity_text;
 pub mod status;
+pub mod stored;
 
 pub use field_error::{FieldError, FieldErrorKind};
 pub use gvk::{GroupKind, GroupResource, GroupVersion, Gvk, Gvr};

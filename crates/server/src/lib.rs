@@ -12,4 +12,4 @@ mod tls;
 pub use config::Config;
 pub use control::ask_backup;
 pub use error::StartError;
-pub use roles::run;
+pub use roles::{run, run_by};

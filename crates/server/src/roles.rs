@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use apiserver::{App, AppConfig, InProcess, ServeConfig, serve};
+use apiserver::{App, AppConfig, CONNECTIONS_MAX, InProcess, ServeConfig, serve};
 use clock::{Clock, Ids, SystemClock, SystemIds};
 use driver::{DriverConfig, SchedulerConfig};
 use pki::{KubeconfigEntry, Pki, PkiConfig, write_kubeconfig};
@@ -28,7 +28,16 @@ pub async fn run(
     started: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
-    let clock: Arc<dyn Clock> = Arc::new(SystemClock::new());
+    run_by(Arc::new(SystemClock::new()), config, started, stop).await
+}
+
+/// The same by another clock.
+pub async fn run_by(
+    clock: Arc<dyn Clock>,
+    config: Config,
+    started: impl FnOnce(SocketAddr),
+    stop: impl Future<Output = ()>,
+) -> Result<(), StartError> {
     let ids: Arc<dyn Ids> = Arc::new(SystemIds);
     make_data_dir(&config)?;
     let listener = bind(config.listen).await?;
@@ -57,6 +66,7 @@ pub async fn run(
     };
     bootstrap::write(&app, &facts, config.simulated_nodes).await?;
     publish_kubeconfig(&config, &pki, address)?;
+    let renewal = Arc::new(Renewal { pki: Arc::clone(&pki), clock: Arc::clone(&clock), config: config.clone(), address });
     let tls = TlsSource::new(Arc::clone(&pki))?;
     let (stopping, stopped) = watch::channel(false);
     let scheduler = config
@@ -64,11 +74,20 @@ pub async fn run(
         .then(|| tokio::spawn(driver::run_scheduler(scheduler_config(&app, &store, &clock), stopped.clone())));
     let driver =
         config.controllers.then(|| tokio::spawn(driver::run(driver_config(&config, &app, &store, &clock), stopped)));
-    tokio::spawn(renew(Arc::clone(&pki)));
+    tokio::spawn(renew_in_time(Arc::clone(&renewal)));
     tokio::spawn(compaction::follow(Arc::clone(&store), config.compaction_interval));
     app.become_ready();
     started(address);
-    let serving = ServeConfig { listener, tls: Arc::new(move || tls.current()), certificate_user: pki::user_of };
+    let serving = ServeConfig {
+        listener,
+        tls: Arc::new(move || {
+            // Asked here too: a machine that slept through the end of its certificates has not slept through its timer.
+            renewal.renew_if_due();
+            tls.current()
+        }),
+        certificate_user: pki::user_of,
+        connections_max: CONNECTIONS_MAX,
+    };
     let died = async move {
         // The channel closes only with the store: then there is nothing to wait for.
         let _ = died.wait_for(|died| *died).await;
@@ -184,15 +203,36 @@ fn account(name: &str) -> String {
     if has_role { name.to_owned() } else { format!("{name}-controller") }
 }
 
-async fn renew(pki: Arc<Pki>) {
+/// Renews certificates, and hands the administrator's to people.
+struct Renewal {
+    pki: Arc<Pki>,
+    clock: Arc<dyn Clock>,
+    config: Config,
+    address: SocketAddr,
+}
+
+impl Renewal {
+    /// Cheap when nothing is due.
+    fn renew_if_due(&self) {
+        if !self.pki.needs_renewal(self.clock.now()) {
+            return;
+        }
+        match self.pki.renew() {
+            Ok(true) => tracing::info!("certificates were renewed"),
+            Ok(false) => return,
+            Err(error) => return tracing::error!(%error, "certificates could not be renewed"),
+        }
+        if let Err(error) = publish_kubeconfig(&self.config, &self.pki, self.address) {
+            tracing::error!(%error, "the renewed certificate could not be written into the kubeconfig");
+        }
+    }
+}
+
+async fn renew_in_time(renewal: Arc<Renewal>) {
     let mut interval = tokio::time::interval(RENEWAL_INTERVAL);
     loop {
         interval.tick().await;
-        match pki.renew() {
-            Ok(true) => tracing::info!("certificates were renewed"),
-            Ok(false) => {}
-            Err(error) => tracing::error!(%error, "certificates could not be renewed"),
-        }
+        renewal.renew_if_due();
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::missing_panics_doc, reason = "only tests use it")]
 
+mod real;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +21,8 @@ use pki::{Pki, PkiConfig};
 use serde_json::{Value, json};
 use store::{Mem, Store};
 use tokio::sync::watch;
+
+pub use real::{RealAnswer, RealServer, complaints, listen_for_complaints};
 
 /// How long a wait may take before the test fails. Long: nothing here measures time.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -89,7 +89,7 @@ impl Facts {
         struct Outer {
             metadata: Meta,
         }
-        let outer: Outer = serde_json::from_slice(value).unwrap_or_default();
+        let outer: Outer = meta::stored::read(value).unwrap_or_default();
         Facts { meta: outer.metadata }
     }
 }

@@ -41,7 +41,7 @@ impl Object {
 
     /// Its whole tree, decoded anew at every call (a tree is ten times as large as the bytes: never kept).
     pub fn tree(&self) -> Value {
-        serde_json::from_slice(&self.entry.value).unwrap_or_default()
+        meta::stored::read(&self.entry.value).unwrap_or_default()
     }
 
     /// A compact projection of it, decoded once per stored revision and type. `read` must be a pure function of

@@ -3,6 +3,7 @@
 mod bench;
 mod crash;
 mod floors;
+mod fuzz;
 mod kill;
 mod schema;
 mod sim;
@@ -26,6 +27,8 @@ enum Chore {
     Crash(crash::Args),
     /// Check that crates use only what stands on lower floors.
     Floors,
+    /// Drive the decoders, patches and selectors with inputs that libFuzzer makes.
+    Fuzz(fuzz::Args),
     /// Kill a server under load again and again, and check that nothing acknowledged is lost.
     Kill(kill::Args),
     /// Write the facts file of the built-in types from the published definitions.
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Chore::Bench(args) => bench::run(&args),
         Chore::Crash(args) => crash::run(&args),
         Chore::Floors => floors::run(),
+        Chore::Fuzz(args) => fuzz::run(&args),
         Chore::Kill(args) => kill::run(&args),
         Chore::Schema(args) => schema::run(&args),
         Chore::Sim(args) => sim::run(&args),

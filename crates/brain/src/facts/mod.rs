@@ -33,7 +33,7 @@ pub use wire::Condition;
 pub trait Fact: DeserializeOwned + Default + Send + Sync + 'static {
     /// Reads it from an object's bytes.
     fn read(bytes: &[u8]) -> Self {
-        serde_json::from_slice(bytes).unwrap_or_default()
+        meta::stored::read(bytes).unwrap_or_default()
     }
 
     /// The projection of `object`, which must be of this kind.

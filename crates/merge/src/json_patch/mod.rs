@@ -19,8 +19,7 @@ pub struct Limits {
     pub operations: usize,
     /// Most bytes that all `copy` operations together may add (upstream: 3 MiB, the size of a request body).
     pub copied_bytes: usize,
-    /// Deepest nesting of the result. The reader of stored objects stops at 128 levels, so nothing deeper may
-    /// be written.
+    /// Deepest nesting of the result.
     pub depth: usize,
     /// Most list items shifted and subtree nodes measured, so that many inserts into a long list or moves of a
     /// big subtree stay cheap (ours; about a tenth of a second).
@@ -29,7 +28,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { operations: 10_000, copied_bytes: 3 << 20, depth: 120, work: 32 << 20 }
+        Self { operations: 10_000, copied_bytes: 3 << 20, depth: meta::stored::DEPTH_MAX, work: 32 << 20 }
     }
 }
 

@@ -10,10 +10,8 @@ use std::fmt;
 
 use serde_json::Value;
 
-/// Deepest nesting accepted. Upstream accepts 10,000, but what is accepted here is later walked, cloned, printed
-/// and dropped by recursion; 500 levels of the fattest of these walks fit a thread's 2 MiB ten times over, and no
-/// object of any known kind is nested a fifth as deep.
-pub const DEPTH_MAX: usize = 500;
+/// Deepest nesting accepted: that of an object.
+pub use meta::stored::DEPTH_MAX;
 /// Most duplicates reported, as upstream's strict decoder has it.
 pub const COMPLAINTS_MAX: usize = 100;
 
