@@ -25,6 +25,8 @@ pub enum Command {
     Restore(RestoreArgs),
     /// Check a data directory from end to end.
     Fsck(DataDir),
+    /// The container images of a node.
+    Image(crate::image::ImageArgs),
     /// Print the version.
     Version,
     /// Print a completion script for a shell.

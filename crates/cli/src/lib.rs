@@ -1,6 +1,8 @@
 //! The commands: parse, choose, run; one printer for what goes wrong.
 
 mod args;
+mod boxtool;
+mod image;
 mod report;
 mod run;
 
@@ -10,6 +12,10 @@ use clap::Parser as _;
 
 /// Parses the command line and runs what it asks for.
 pub fn main() -> ExitCode {
+    // Called by that name, or by that first word, the program is what runs in the built-in image.
+    if let Some(words) = boxtool::words(std::env::args()) {
+        return boxtool::run(&words);
+    }
     let args = args::Args::parse();
     match run::run(args) {
         Ok(()) => ExitCode::SUCCESS,

@@ -20,6 +20,7 @@ pub fn run(args: Args) -> Result<(), CommandError> {
         Command::Backup(args) => backup(&args),
         Command::Restore(args) => restore(&args),
         Command::Fsck(data) => fsck(&data),
+        Command::Image(args) => crate::image::run(&args),
         Command::Version => {
             println!("setpoint {} (Kubernetes API {GIT_VERSION})", env!("CARGO_PKG_VERSION"));
             Ok(())

@@ -76,7 +76,8 @@ fn is_object(path: &Path) -> bool {
 }
 
 impl Images {
-    /// Makes the image of [`BOX_IMAGE`] from `program`, unless it is there and of the same program. Blocks.
+    /// Makes the image of [`BOX_IMAGE`] from `program`, unless it is there and of the same program.
+    /// Blocks; not for a thread of a runtime, but for `spawn_blocking`.
     pub fn ensure_box(&self, program: &Program) -> Result<Image, ImageError> {
         let failed = |error| ImageError::disk(format!("make {BOX_IMAGE}"), error);
         let key = stamp(BOX_IMAGE, &std::fs::metadata(&program.path).map_err(failed)?);

@@ -5,6 +5,9 @@
 //! What comes from outside is not trusted: every size, count and depth has a limit ([`Limits`]), every digest is
 //! checked, and no entry of a layer can reach out of the layer's directory (`unpack`).
 
+/// Where the store is, below a node's data directory.
+pub const STORE_DIRECTORY: &str = "images";
+
 mod archive;
 mod builtin;
 mod compress;

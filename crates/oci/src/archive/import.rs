@@ -50,7 +50,8 @@ struct Found {
 
 impl Images {
     /// Imports the images of a `docker save` archive or an OCI layout: a directory, or a tar, plain or packed with
-    /// gzip or zstd. Blocks.
+    /// gzip or zstd. Blocks; not for a thread of a runtime, but for
+    /// `spawn_blocking`.
     pub fn import(&self, path: &Path, options: &ImportOptions) -> Result<Vec<Image>, ImageError> {
         let inner = &self.inner;
         let work = Work::begin(inner)?;
@@ -81,11 +82,11 @@ impl Import<'_> {
             let is_named =
                 self.options.name.is_some() || index.manifests.iter().any(|entry| !names_of(entry).is_empty());
             if is_named || !has_saved {
-                return self.from_layout(&index);
+                return self.find_in_layout(&index);
             }
         }
         if has_saved {
-            return self.from_saved();
+            return self.find_saved();
         }
         Err(ImageError::Damaged(
             "neither an OCI layout nor an archive of images: no index.json, no manifest.json".into(),
@@ -100,7 +101,7 @@ impl Import<'_> {
         }
     }
 
-    fn from_layout(&self, index: &Index) -> Result<Vec<Found>, ImageError> {
+    fn find_in_layout(&self, index: &Index) -> Result<Vec<Found>, ImageError> {
         let mut groups: BTreeMap<Vec<Reference>, Vec<Descriptor>> = BTreeMap::new();
         for entry in &index.manifests {
             let names = match &self.options.name {
@@ -161,7 +162,7 @@ impl Import<'_> {
         self.origin.adopt(name, digest, &self.images.inner.layout)
     }
 
-    fn from_saved(&self) -> Result<Vec<Found>, ImageError> {
+    fn find_saved(&self) -> Result<Vec<Found>, ImageError> {
         let bytes = self.origin.read("manifest.json", DOCUMENT_BYTES_MAX)?;
         let saved: Vec<Saved> = serde_json::from_slice(&bytes).map_err(|error| unreadable("manifest.json", &error))?;
         saved.iter().map(|image| self.saved_image(image)).collect()

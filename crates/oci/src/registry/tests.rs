@@ -299,8 +299,8 @@ async fn troubles_that_stay_are_told() {
             assert_eq!(std::fs::read_dir(bench.root.path().join(left)).unwrap().count(), 0, "{left}");
         }
     };
-    let (unauthorized, damaged): (fn(&ImageError) -> bool, fn(&ImageError) -> bool) =
-        (|e| matches!(e, ImageError::Unauthorized(_)), |e| matches!(e, ImageError::Damaged(_)));
+    let unauthorized: fn(&ImageError) -> bool = |e| matches!(e, ImageError::Unauthorized(_));
+    let damaged: fn(&ImageError) -> bool = |e| matches!(e, ImageError::Damaged(_));
     let unavailable: fn(&ImageError) -> bool = |e| matches!(e, ImageError::Unavailable { .. });
     let other = Some("b3RoZXI6cHc=".to_owned());
     check(

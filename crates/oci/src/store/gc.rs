@@ -55,7 +55,7 @@ impl Images {
     pub fn gc(&self, in_use: &InUse, policy: &GcPolicy) -> Result<GcReport, ImageError> {
         let now = self.inner.options.clock.now();
         self.inner.note_use(in_use, now);
-        let usage = self.disk_usage()?;
+        let usage = self.file_system()?;
         let to_free = excess(usage.capacity_bytes, usage.available_bytes, policy);
         self.inner.locks.exclusively(|| self.inner.collect(in_use, policy, now, to_free))?
     }

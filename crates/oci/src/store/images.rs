@@ -146,17 +146,22 @@ impl Images {
         Record { name: new.to_string(), ..record }.write(&self.inner.layout)
     }
 
-    /// What the store takes, and how full its file system is.
+    /// What the store takes, and how full its file system is. Walks through all of it.
     pub fn disk_usage(&self) -> Result<DiskUsage, ImageError> {
+        let of = |name: &str| disk_bytes(&self.inner.layout.root().join(name));
+        let blob_bytes = of("blobs").saturating_add(of("partial"));
+        Ok(DiskUsage { blob_bytes, layer_bytes: of("layers"), ..self.file_system()? })
+    }
+
+    /// How full the file system of the store is.
+    pub(super) fn file_system(&self) -> Result<DiskUsage, ImageError> {
         let root = self.inner.layout.root();
-        let of = |name: &str| disk_bytes(&root.join(name));
-        let fs = rustix::fs::statvfs(root)
+        let found = rustix::fs::statvfs(root)
             .map_err(|errno| ImageError::disk(format!("ask for the space of {}", root.display()), errno.into()))?;
         Ok(DiskUsage {
-            blob_bytes: of("blobs").saturating_add(of("partial")),
-            layer_bytes: of("layers"),
-            capacity_bytes: fs.f_blocks.saturating_mul(fs.f_frsize),
-            available_bytes: fs.f_bavail.saturating_mul(fs.f_frsize),
+            capacity_bytes: found.f_blocks.saturating_mul(found.f_frsize),
+            available_bytes: found.f_bavail.saturating_mul(found.f_frsize),
+            ..DiskUsage::default()
         })
     }
 }

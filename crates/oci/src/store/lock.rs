@@ -68,8 +68,12 @@ impl Locks {
             Ok(false) => Err(ImageError::Busy("a pull or an import".to_owned())),
             Err(error) => Err(error),
         };
-        let restored =
-            if uses.count > 0 { lock(&uses.file, FlockOperation::LockShared) } else { Ok(release(&uses.file)) };
+        let restored = if uses.count > 0 {
+            lock(&uses.file, FlockOperation::LockShared)
+        } else {
+            release(&uses.file);
+            Ok(())
+        };
         release(&self.sweep);
         restored.and(done)
     }

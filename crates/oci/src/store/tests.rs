@@ -12,6 +12,8 @@ use super::*;
 use crate::fixture::{self, Built, Layer};
 use crate::{Digest, ImageError, ImportOptions, Platform, Reference};
 
+type Files = Vec<(String, Vec<u8>)>;
+
 const NAME: &str = "registry.example/small:v1";
 
 struct Bench {
@@ -115,7 +117,7 @@ fn archives_of_all_forms_give_the_same_layers() {
 
 #[test]
 fn what_is_wrong_with_an_archive_is_told() {
-    let check = |change: &dyn Fn(&mut Vec<(String, Vec<u8>)>), reason: &str| {
+    let check = |change: &dyn Fn(&mut Files), reason: &str| {
         let bench = Bench::new();
         let mut files = fixture::layout(&fixture::small(), NAME);
         change(&mut files);

@@ -204,7 +204,7 @@ impl Tree {
         if let Some((recent, directory)) = &self.recent
             && recent == path
         {
-            return Ok(directory.try_clone()?);
+            return directory.try_clone();
         }
         let directory = match self.resolve(path) {
             Ok(directory) => directory,

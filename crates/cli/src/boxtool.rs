@@ -1,0 +1,235 @@
+//! The small tools of the built-in image, for examples and tests: `serve`, `sleep`, `exit`, `echo`.
+//!
+//! The program runs as the first process of a container, which gets no signal that it does not ask for: every tool
+//! that waits ends on SIGTERM.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{Ipv6Addr, TcpListener, TcpStream};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::signal::unix::{SignalKind, signal};
+
+/// The name of the program in the image, and the word that means the same.
+const NAME: &str = "box";
+const USAGE: &str = "usage: box serve [PORT] | sleep [SECONDS] | exit CODE | echo TEXT...";
+/// Where `serve` listens unless told otherwise.
+const PORT: u16 = 8080;
+/// More are turned away: the server is for examples.
+const CONNECTIONS_MAX: usize = 128;
+/// Of a request's head.
+const HEAD_BYTES_MAX: u64 = 16 * 1024;
+/// How long a client may take for it.
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The tool and its arguments, if the program was called for one.
+pub fn words(mut args: impl Iterator<Item = String>) -> Option<Vec<String>> {
+    let program = args.next()?;
+    if program.rsplit('/').next() == Some(NAME) {
+        return Some(args.collect());
+    }
+    (args.next()? == NAME).then(|| args.collect())
+}
+
+/// What a tool is asked to do.
+#[derive(Debug, PartialEq)]
+enum Tool {
+    Serve {
+        port: u16,
+    },
+    /// None sleeps until SIGTERM.
+    Sleep {
+        seconds: Option<u64>,
+    },
+    Exit {
+        code: u8,
+    },
+    Echo {
+        text: String,
+    },
+}
+
+fn parse(words: &[String]) -> Option<Tool> {
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [] | ["serve"] => Some(Tool::Serve { port: PORT }),
+        ["serve", port] => port.parse().ok().map(|port| Tool::Serve { port }),
+        ["sleep"] | ["sleep", "infinity"] => Some(Tool::Sleep { seconds: None }),
+        ["sleep", seconds] => seconds.parse().ok().map(|seconds| Tool::Sleep { seconds: Some(seconds) }),
+        ["exit", code] => code.parse().ok().map(|code| Tool::Exit { code }),
+        ["echo", text @ ..] => Some(Tool::Echo { text: text.join(" ") }),
+        _ => None,
+    }
+}
+
+/// Runs a tool.
+pub fn run(words: &[String]) -> ExitCode {
+    let Some(tool) = parse(words) else {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    };
+    let done = match tool {
+        Tool::Exit { code } => return ExitCode::from(code),
+        Tool::Echo { text } => {
+            println!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Tool::Sleep { seconds } => wait(seconds.map(Duration::from_secs)),
+        Tool::Serve { port } => serve(port),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Waits for the time or for SIGTERM, whichever comes first.
+fn wait(time: Option<Duration>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let timer = async {
+            match time {
+                Some(time) => tokio::time::sleep(time).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {}, () = timer => {} }
+        Ok(())
+    })
+}
+
+fn serve(port: u16) -> std::io::Result<()> {
+    // Both families where the machine has both.
+    let listener =
+        TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|_| TcpListener::bind(("0.0.0.0", port)))?;
+    println!("serving on {}", listener.local_addr()?);
+    let _server = std::thread::spawn(move || accept(&listener));
+    wait(None)
+}
+
+fn accept(listener: &TcpListener) {
+    let (healthy, count) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicUsize::new(0)));
+    for stream in listener.incoming().flatten() {
+        if count.fetch_add(1, Ordering::SeqCst) >= CONNECTIONS_MAX {
+            count.fetch_sub(1, Ordering::SeqCst);
+            continue;
+        }
+        let (healthy, count) = (Arc::clone(&healthy), Arc::clone(&count));
+        std::thread::spawn(move || {
+            // A client that goes away is its own affair.
+            let _ = converse(stream, &healthy);
+            count.fetch_sub(1, Ordering::SeqCst);
+        });
+    }
+}
+
+/// Answers one request.
+fn converse(mut stream: TcpStream, healthy: &AtomicBool) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
+    let mut lines = BufReader::new(stream.try_clone()?.take(HEAD_BYTES_MAX)).lines();
+    let first = lines.next().transpose()?.unwrap_or_default();
+    while lines.next().transpose()?.is_some_and(|line| !line.is_empty()) {}
+    let mut words = first.split(' ');
+    let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
+    let (status, text) = answer(method, path, healthy);
+    print_line(&format!("{method} {path} {status}"));
+    let length = text.len();
+    write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{text}"
+    )
+}
+
+/// A line of the log, if anybody reads it.
+fn print_line(line: &str) {
+    let _ = writeln!(std::io::stdout(), "{line}");
+}
+
+fn answer(method: &str, path: &str, healthy: &AtomicBool) -> (&'static str, String) {
+    match (method, path.split('?').next().unwrap_or("")) {
+        ("GET", "/healthz") if healthy.load(Ordering::SeqCst) => ("200 OK", "ok\n".to_owned()),
+        ("GET", "/healthz") => ("503 Service Unavailable", "unhealthy\n".to_owned()),
+        ("POST", "/healthz/on") => set(healthy, true),
+        ("POST", "/healthz/off") => set(healthy, false),
+        ("GET", "/") => ("200 OK", format!("{}\n", who())),
+        _ => ("404 Not Found", "not found\n".to_owned()),
+    }
+}
+
+fn set(healthy: &AtomicBool, value: bool) -> (&'static str, String) {
+    healthy.store(value, Ordering::SeqCst);
+    ("200 OK", format!("healthy: {value}\n"))
+}
+
+/// Who answers: the pod where it was told its name, else the host, which is called like the pod.
+fn who() -> String {
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").map(|name| name.trim().to_owned());
+    std::env::var("POD_NAME").or_else(|_| host()).unwrap_or_else(|_| "unknown".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(line: &str) -> Vec<String> {
+        line.split_whitespace().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn tools_are_told_from_commands() {
+        let check = |line: &str, expected: Option<&str>| {
+            assert_eq!(words(texts(line).into_iter()), expected.map(texts), "{line}");
+        };
+        check("/bin/box serve 80", Some("serve 80"));
+        check("setpoint box echo a", Some("echo a"));
+        check("box", Some(""));
+        check("setpoint server", None);
+        check("setpoint", None);
+    }
+
+    #[test]
+    fn tools_are_read() {
+        let check = |line: &str, expected: Option<Tool>| assert_eq!(parse(&texts(line)), expected, "{line}");
+        check("", Some(Tool::Serve { port: 8080 }));
+        check("serve 0", Some(Tool::Serve { port: 0 }));
+        check("serve http", None);
+        check("sleep", Some(Tool::Sleep { seconds: None }));
+        check("sleep 5", Some(Tool::Sleep { seconds: Some(5) }));
+        check("exit 3", Some(Tool::Exit { code: 3 }));
+        check("exit 256", None);
+        check("exit", None);
+        check("echo a b", Some(Tool::Echo { text: "a b".to_owned() }));
+        check("rm -rf /", None);
+    }
+
+    #[test]
+    fn health_can_be_turned_off() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || accept(&listener));
+        let ask = |request: &str| {
+            let mut stream = TcpStream::connect(address).unwrap();
+            stream.write_all(format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+            let mut text = String::new();
+            stream.read_to_string(&mut text).unwrap();
+            text.split(' ').nth(1).unwrap_or_default().to_owned()
+        };
+        let check = |request: &str, expected: &str| assert_eq!(ask(request), expected, "{request}");
+        check("GET /healthz", "200");
+        check("POST /healthz/off", "200");
+        check("GET /healthz", "503");
+        check("POST /healthz/on", "200");
+        check("GET /healthz?x=y", "200");
+        check("GET /", "200");
+        check("GET /etc/passwd", "404");
+        check("DELETE /", "404");
+    }
+}
