@@ -5,14 +5,23 @@
 //! hidden command: containers outlive the server, and the next [`Runtime::open`] finds them all.
 
 mod api;
+mod cgroup;
 mod error;
+mod host;
+mod init;
+mod net;
+mod record;
 mod resources;
+pub mod shim;
 mod spec;
 mod status;
 mod streams;
+mod sys;
 
 pub use api::{Connection, ContainerRuntime, Pending};
 pub use error::{Error, Result};
+pub use host::{Config, Runtime, ShimCommand};
+pub use net::{Cidr, NetworkConfig, remove_bridge};
 pub use resources::{CpuStats, MemoryStats, QosClass, Resources, Stats};
 pub use spec::{
     ContainerId, ContainerSpec, Device, DnsConfig, HostAlias, IpcMode, LogLimits, Mount, MountSource, NetworkMode,

@@ -1,0 +1,106 @@
+//! Pod networks: a bridge on the host, and for every sandbox a pair of interfaces, an address of the node's range
+//! and a default route. IPv4. Nothing of it is kept anywhere but in the kernel and in the sandbox's record.
+//!
+//! Not here: masquerade, Services, host ports and policies. They are rules of the packet filter, which belong to
+//! whoever writes all of those rules; [`enable_forwarding`] is what they need from this side.
+
+mod netlink;
+mod range;
+
+use std::fs;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, BorrowedFd};
+
+use netlink::Link;
+pub use range::Cidr;
+
+use crate::record::NetRecord;
+
+/// How the node connects its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NetworkConfig {
+    /// Name of the bridge, up to 15 bytes; made when missing.
+    pub bridge: String,
+    /// The node's range. Its first address is the bridge's, and the gateway of all pods.
+    pub pod_cidr: Cidr,
+    /// Of the pods' interfaces; 1500 unless the pod network is itself carried by a tunnel.
+    pub mtu: u32,
+    /// Forward packets between pods and elsewhere (`net.ipv4.ip_forward`).
+    pub forward: bool,
+}
+
+/// The name of the interface within a pod.
+const POD_INTERFACE: &str = "eth0";
+
+/// Makes the bridge with its address, or completes one that is there.
+pub(crate) fn ensure_bridge(config: &NetworkConfig) -> io::Result<()> {
+    let link = Link::open()?;
+    ignore_existing(link.add_bridge(&config.bridge))?;
+    let index = link.index(&config.bridge)?;
+    ignore_existing(link.add_address(index, config.pod_cidr.gateway(), config.pod_cidr.prefix))?;
+    link.up(index)?;
+    if config.forward { enable_forwarding() } else { Ok(()) }
+}
+
+/// Lets the host forward packets: what traffic between nodes and to the outside needs.
+fn enable_forwarding() -> io::Result<()> {
+    fs::write("/proc/sys/net/ipv4/ip_forward", "1")
+}
+
+/// Removes the bridge; for a node that leaves for good.
+pub fn remove_bridge(name: &str) -> io::Result<()> {
+    delete(name)
+}
+
+/// Joins the namespace `netns` to the bridge. `within` runs a function inside that namespace.
+pub(crate) fn connect(
+    record: &NetRecord,
+    host_interface: &str,
+    netns: BorrowedFd<'_>,
+    within: impl FnOnce(&dyn Fn() -> io::Result<()>) -> io::Result<()>,
+) -> io::Result<()> {
+    let link = Link::open()?;
+    link.add_pair(host_interface, POD_INTERFACE, netns.as_fd(), record.mtu)?;
+    let index = link.index(host_interface)?;
+    link.set_bridge(index, link.index(&record.bridge)?)?;
+    link.up(index)?;
+    within(&|| configure(record))
+}
+
+/// The pod's end: address, default route.
+fn configure(record: &NetRecord) -> io::Result<()> {
+    let link = Link::open()?;
+    let index = link.index(POD_INTERFACE)?;
+    link.add_address(index, record.address, record.prefix)?;
+    link.up(index)?;
+    link.add_default_route(index, record.gateway)
+}
+
+/// Sets the loopback interface of the current namespace up.
+pub(crate) fn loopback_up() -> io::Result<()> {
+    let link = Link::open()?;
+    link.up(link.index("lo")?)
+}
+
+/// Deletes an interface, and with it its other end; one that is gone is no error.
+pub(crate) fn delete(name: &str) -> io::Result<()> {
+    match Link::open()?.delete(name) {
+        Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        other => other,
+    }
+}
+
+fn ignore_existing(result: io::Result<()>) -> io::Result<()> {
+    match result {
+        Err(e) if e.raw_os_error() == Some(libc::EEXIST) => Ok(()),
+        other => other,
+    }
+}
+
+/// The next free address after `last`, wrapping round: what was given back rests as long as possible.
+pub(crate) fn allocate(range: Cidr, last: Option<Ipv4Addr>, taken: impl Fn(Ipv4Addr) -> bool) -> Option<Ipv4Addr> {
+    let hosts = range.pod_addresses();
+    let start = last.and_then(|last| range.index(last)).map_or(0, |index| (index + 1) % hosts.max(1));
+    (0..hosts).filter_map(|step| range.pod_address((start + step) % hosts)).find(|address| !taken(*address))
+}
