@@ -249,8 +249,13 @@ impl Shim {
             Some((stdio, pipe)) => report(pipe, &init::exec(&plan, stdio)),
             None => 1,
         };
-        let pid = self.host.spawn_in(namespace.as_fd(), child).map_err(internal("make a process"))?;
+        let spawned = self.host.spawn_in(namespace.as_fd(), child);
         drop(give);
+        let pid = spawned.map_err(|e| match e.raw_os_error() {
+            // What the kernel says when the first process of the namespace has ended.
+            Some(libc::ENOMEM) => Failure::new("cannot exec in a stopped container"),
+            _ => Failure::new(format!("make a process: {e}")),
+        })?;
         await_program(result, pid)?;
         let terminal = ours.map(|channel| take_terminal(&channel)).transpose()?;
         Ok((pid, terminal))
