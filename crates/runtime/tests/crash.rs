@@ -1,4 +1,5 @@
 //! The server is killed at many moments of a pod's life; what the next one finds is whole, and leaves nothing behind.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
 mod rig;
 

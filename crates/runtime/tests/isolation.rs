@@ -1,4 +1,5 @@
 //! What a container can and cannot do and see.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
 mod rig;
 

@@ -1,4 +1,5 @@
 //! From creation to removal: ends, signals, grace, memory deaths, failures to start, restarts of the runtime.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
 mod rig;
 

@@ -1,4 +1,5 @@
 //! Exec, attach, terminals, logs, the network.
+#![allow(clippy::unwrap_used, reason = "a test may fail by panic")]
 
 mod rig;
 

@@ -97,7 +97,11 @@ impl Runtime {
             return Ok(());
         }
         if !grace.is_zero() {
-            self.tell(&sandbox, &Request::Signal { container: id.to_owned(), signal }).await?;
+            match self.tell(&sandbox, &Request::Signal { container: id.to_owned(), signal }).await {
+                // A shim that is gone takes its containers along.
+                Ok(_) | Err(Error::Shim { .. }) => {}
+                Err(e) => return Err(e),
+            }
             if self.await_end(&sandbox, id, grace).await.is_ok() {
                 return Ok(());
             }
