@@ -276,4 +276,31 @@ mod tests {
         assert_eq!(mounts["cpuacct"], Path::new("/sys/fs/cgroup/cpu,cpuacct"));
         assert!(Hierarchies::from_mountinfo("1 0 0:1 / /proc rw - proc proc rw\n").is_none());
     }
+
+    /// Without controllers too, a version 2 group kills and goes.
+    #[test]
+    fn version_2_groups_are_killed_and_removed() {
+        use std::os::unix::process::ExitStatusExt;
+        let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(PathBuf::from);
+        let root = roots.into_iter().find(|root| root.join("cgroup.controllers").exists());
+        let Some(root) = root.filter(|_| rustix::process::geteuid().is_root()) else {
+            println!("skipped: needs root and a cgroup2 mount");
+            return;
+        };
+        let name = format!("sptest-v2-{}", std::process::id());
+        let group = Hierarchies::V2(root).group(&format!("{name}/pod/one"));
+        group.create().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("1000").spawn().unwrap();
+        group.join(child.id().cast_signed()).unwrap();
+        assert_eq!(processes(&group.kill_dir()).unwrap(), vec![child.id().cast_signed()]);
+        group.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        group.remove().unwrap();
+        group.remove().unwrap();
+        for path in [format!("{name}/pod"), name] {
+            let above = group.hierarchies.group(&path);
+            above.remove_if_empty();
+            assert!(!above.kill_dir().exists());
+        }
+    }
 }
