@@ -19,6 +19,8 @@ pub struct Args {
 pub enum Command {
     /// Run the API server with its store and controllers.
     Server(ServerArgs),
+    /// Run the controllers alone, against an API server that is somewhere else.
+    Controllers(ControllersArgs),
     /// Copy the store of a running or stopped server into one file.
     Backup(BackupArgs),
     /// Make a data directory from a backup.
@@ -47,7 +49,7 @@ pub struct ServerArgs {
     /// Kubeconfig that the administrator's entry is merged into [default: $KUBECONFIG or ~/.kube/config].
     #[arg(long)]
     pub kubeconfig: Option<PathBuf>,
-    /// Serve the API alone: no controllers, no scheduler.
+    /// Serve the API alone: no controllers, no scheduler (simulated nodes still run).
     #[arg(long)]
     pub no_controllers: bool,
     /// Have this many nodes whose pods are played, not run (docs/simulated-nodes.md).
@@ -56,6 +58,32 @@ pub struct ServerArgs {
     /// Seconds after which lists and watches cannot go on from an old state any more.
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     pub compaction_interval: u64,
+    /// Log format.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// Options of `controllers`.
+#[derive(Debug, clap::Args)]
+pub struct ControllersArgs {
+    /// The kubeconfig that says where the API server is and who one is there.
+    #[arg(long, env = "KUBECONFIG")]
+    pub kubeconfig: PathBuf,
+    /// Context of the kubeconfig [default: its current one].
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
+    /// Act only while holding the Lease kube-system/setpoint-controllers: of several such processes one acts.
+    #[arg(long)]
+    pub leader_elect: bool,
+    /// Each controller acts as its own service account in kube-system, which the kubeconfig's user must be allowed to.
+    #[arg(long)]
+    pub impersonate: bool,
+    /// Which controllers run: '*' for all, NAME for one, -NAME for all but one.
+    #[arg(long, default_value = "*", value_delimiter = ',', allow_hyphen_values = true, value_name = "NAMES")]
+    pub controllers: Vec<String>,
+    /// Run the scheduler too.
+    #[arg(long)]
+    pub scheduler: bool,
     /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use clap::CommandFactory as _;
-use server::Config;
+use server::{Config, ControllersConfig, Selection};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Args, BackupArgs, Command, DataDir, LogFormat, RestoreArgs, ServerArgs};
+use crate::args::{Args, BackupArgs, Command, ControllersArgs, DataDir, LogFormat, RestoreArgs, ServerArgs};
 use crate::report::CommandError;
 
 /// The Kubernetes release whose API is spoken, with this program's own version as build metadata.
@@ -17,6 +17,7 @@ pub const GIT_VERSION: &str = concat!("v1.37.0+setpoint-", env!("CARGO_PKG_VERSI
 pub fn run(args: Args) -> Result<(), CommandError> {
     match args.command {
         Command::Server(args) => serve(&args),
+        Command::Controllers(args) => control(args),
         Command::Backup(args) => backup(&args),
         Command::Restore(args) => restore(&args),
         Command::Fsck(data) => fsck(&data),
@@ -46,16 +47,38 @@ fn serve(args: &ServerArgs) -> Result<(), CommandError> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let shown = config.kubeconfig.clone();
     runtime.block_on(async move {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let stop = async move {
-            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
-            tracing::info!("stopping");
-        };
+        let stop = told_to_stop()?;
         let started = move |address| {
             tracing::info!(%address, kubeconfig = %shown.as_deref().unwrap_or(Path::new("")).display(), "the API is served");
         };
         server::run(config, started, stop).await.map_err(CommandError::from)
+    })
+}
+
+fn control(args: ControllersArgs) -> Result<(), CommandError> {
+    start_logging(args.log_format);
+    let config = ControllersConfig {
+        kubeconfig: args.kubeconfig,
+        context: args.context,
+        leader_elect: args.leader_elect,
+        impersonate: args.impersonate,
+        controllers: Selection::new(args.controllers),
+        scheduler: args.scheduler,
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async move {
+        let stop = told_to_stop()?;
+        server::run_controllers(config, stop).await.map_err(CommandError::from)
+    })
+}
+
+/// Resolves on SIGTERM or SIGINT.
+fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    Ok(async move {
+        tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+        tracing::info!("stopping");
     })
 }
 

@@ -4,10 +4,14 @@
 //! events from notes, panics contained to a key.
 
 pub mod events;
+pub mod lease;
 mod perform;
+pub mod remote;
 mod run;
 mod schedule;
+mod source;
 
 pub use perform::{Call, Hands, Refused, Verdict, request_of, verdict};
 pub use run::{Driver, DriverConfig, run};
 pub use schedule::{SchedulerConfig, run_scheduler};
+pub use source::{Source, Write};

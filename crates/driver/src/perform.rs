@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use brain::{Action, Effect, Patch, Performed, Propagation, Resource};
+use brain::{Action, Effect, Patch, Performed, Propagation, Resource, View};
 use bytes::Bytes;
 use client::Transport;
 use http::{Method, Request};
 use meta::ObjectExt;
 use serde_json::{Value, json};
-use store::Revision;
+use store::{Key, Revision};
 
 use crate::events::Told;
+use crate::source::{Source, Write};
 
 /// Most bytes of an answer read: an object is at most 1.5 MiB.
 const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -18,6 +19,8 @@ const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The hands of one controller.
 pub struct Hands {
     transport: Arc<dyn Transport>,
+    /// What its writes come back to.
+    source: Source,
     /// Field manager and user agent.
     name: String,
     /// What it has told.
@@ -54,23 +57,41 @@ pub struct Result {
 
 impl Hands {
     /// Hands that work through `transport` under a field manager's name.
-    pub fn new(transport: Arc<dyn Transport>, name: impl Into<String>) -> Hands {
-        Hands { transport, name: name.into(), told: Told::default() }
+    pub fn new(transport: Arc<dyn Transport>, source: Source, name: impl Into<String>) -> Hands {
+        Hands { transport, source, name: name.into(), told: Told::default() }
     }
 
-    /// Performs effects in order until one is refused.
-    pub async fn perform(&self, effects: &[Effect]) -> Result {
-        let mut wrote = None;
-        for (done, effect) in effects.iter().enumerate() {
-            match verdict(&effect.action, self.call(request_of(&effect.action)).await) {
-                Verdict::Done(revision) => wrote = wrote.max(revision),
-                Verdict::Stale => return Result { performed: Performed::Stale { wrote }, done, refused: None },
-                Verdict::Refused(refused) => {
-                    return Result { performed: Performed::Failed { wrote }, done, refused: Some(refused) };
-                }
+    /// Performs the effects that were decided on `view` about `root`, in order until one is refused.
+    pub async fn perform(&self, effects: &[Effect], view: &View, root: &Key) -> Result {
+        let mut writes = Vec::new();
+        let mut ended = Verdict::Done(None);
+        let mut done = 0;
+        for effect in effects {
+            ended = self.perform_one(&effect.action, view, root, &mut writes).await;
+            if !matches!(ended, Verdict::Done(_)) {
+                break;
+            }
+            done += 1;
+        }
+        let wrote = self.source.seen(&writes).await;
+        match ended {
+            Verdict::Done(_) => Result { performed: Performed::Done { wrote }, done, refused: None },
+            Verdict::Stale => Result { performed: Performed::Stale { wrote }, done, refused: None },
+            Verdict::Refused(refused) => {
+                Result { performed: Performed::Failed { wrote }, done, refused: Some(refused) }
             }
         }
-        Result { performed: Performed::Done { wrote }, done: effects.len(), refused: None }
+    }
+
+    async fn perform_one(&self, action: &Action, view: &View, root: &Key, writes: &mut Vec<Write>) -> Verdict {
+        if !self.source.confirms(action, view, root).await {
+            return Verdict::Stale;
+        }
+        let verdict = verdict(action, self.call(request_of(action)).await);
+        if let Verdict::Done(Some(revision)) = &verdict {
+            writes.push((collection_of(action).into(), *revision));
+        }
+        verdict
     }
 
     /// Sends one request and reads its answer.
@@ -93,6 +114,18 @@ impl Hands {
         }
         let text = |field: &str| answer.text(&[field]).to_owned();
         Err(Refused { code: status.as_u16(), reason: text("reason"), message: text("message") })
+    }
+}
+
+/// The collection whose revision the answer to an action tells; empty where it tells one of everything.
+fn collection_of(action: &Action) -> String {
+    match action {
+        Action::Create { resource, .. }
+        | Action::Update { resource, .. }
+        | Action::Patch { resource, .. }
+        | Action::Delete { resource, .. } => resource.collection(),
+        Action::DeleteCollection { .. } => String::new(),
+        Action::Evict { .. } | Action::Bind { .. } => PODS.collection(),
     }
 }
 

@@ -8,12 +8,13 @@ use brain::{Controller, Loop, Performed, Refusal, Refusals, Turn, View, Wake};
 use client::Transport;
 use clock::Clock;
 use meta::Time;
-use store::{Event, Key, Revision, Store};
+use store::{Event, Key};
 use tokio::sync::{mpsc, watch};
 use view::Mirror;
 
 use crate::events;
 use crate::perform::Hands;
+use crate::source::Source;
 
 /// Turns of one controller under way at a time: enough to keep the log's group commits full.
 const TURNS_MAX: usize = 64;
@@ -23,15 +24,13 @@ const TIDY_EVERY_TURNS: u64 = 4_096;
 /// What a driver runs.
 pub struct DriverConfig {
     /// What brains look at.
-    pub store: Arc<dyn Store>,
+    pub source: Source,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// The controllers.
     pub controllers: Vec<Controller>,
     /// Each controller's way to the API, by its name: acting as its own user.
     pub transport: Box<dyn Fn(&'static str) -> Arc<dyn Transport> + Send>,
-    /// Rings when the store has moved.
-    pub moved: watch::Receiver<Revision>,
 }
 
 /// The driver's state, owned by its one task.
@@ -67,7 +66,7 @@ struct Ended {
 
 /// Runs until `stop` turns true.
 pub async fn run(config: DriverConfig, mut stop: watch::Receiver<bool>) {
-    let mut moved = config.moved.clone();
+    let mut moved = config.source.moved.clone();
     let (done, mut finished) = mpsc::unbounded_channel();
     let mut driver = Driver::new(config, done);
     driver.wake_everything();
@@ -106,6 +105,7 @@ impl Driver {
                 controller: controller.clone(),
                 hands: Arc::new(Hands::new(
                     (config.transport)(controller.def.name),
+                    config.source.clone(),
                     format!("{}-controller", controller.def.name),
                 )),
                 keys: Loop::new(),
@@ -113,7 +113,7 @@ impl Driver {
                 running: 0,
             })
             .collect();
-        let mirror = Mirror::of(&*config.store);
+        let mirror = Mirror::of(&*config.source.store);
         Driver { config, mirror, rooms, done, turns: 0 }
     }
 
@@ -135,7 +135,7 @@ impl Driver {
                 }
             }
         };
-        if !self.mirror.advance(&*self.config.store, wake) {
+        if !self.mirror.advance(&*self.config.source.store, wake) {
             self.wake_everything();
         }
     }
@@ -149,7 +149,8 @@ impl Driver {
                 room.running += 1;
                 self.turns += 1;
                 let (controller, hands) = (room.controller.clone(), Arc::clone(&room.hands));
-                let (view, done, last) = (view.clone(), self.done.clone(), room.refusals.get(&key).cloned());
+                let view = self.config.source.view_for_turn(view);
+                let (done, last) = (self.done.clone(), room.refusals.get(&key).cloned());
                 tokio::spawn(async move {
                     let ended = turn(&controller, &hands, &view, &key, now, last).await;
                     // The receiver is gone only when the driver is.
@@ -209,7 +210,7 @@ async fn turn(
         tracing::error!(controller = controller.def.name, %key, %violation, "a controller broke its own invariant; nothing was done");
         return failed();
     }
-    let result = hands.perform(&turn.effects).await;
+    let result = hands.perform(&turn.effects, view, key).await;
     let refusal = result.refused.zip(turn.effects.get(result.done)).map(|(refused, effect)| {
         tracing::debug!(controller = controller.def.name, %key, code = refused.code, message = %refused.message, "a step was refused");
         Refusal::of(&effect.action, refused.reason, refused.message, now)

@@ -12,12 +12,13 @@ use client::Transport;
 use clock::Clock;
 use meta::Time;
 use scheduler::{Decision, SCHEDULER_NAME, Scheduler};
-use store::{Key, Revision, Store};
+use store::Key;
 use tokio::sync::{mpsc, watch};
 use view::Mirror;
 
 use crate::events;
 use crate::perform::Hands;
+use crate::source::Source;
 
 const PODS: Resource = Resource::new("", "v1", "pods");
 /// Decisions under way at a time: enough to keep the log's group commits full.
@@ -28,13 +29,11 @@ const DECISIONS_AT_ONCE: usize = 32;
 /// What the scheduler runs on.
 pub struct SchedulerConfig {
     /// What it looks at.
-    pub store: Arc<dyn Store>,
+    pub source: Source,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Its way to the API.
     pub transport: Arc<dyn Transport>,
-    /// Rings when the store has moved.
-    pub moved: watch::Receiver<Revision>,
 }
 
 struct Room {
@@ -48,7 +47,7 @@ struct Room {
 
 /// Runs until `stop` turns true.
 pub async fn run_scheduler(config: SchedulerConfig, mut stop: watch::Receiver<bool>) {
-    let mut moved = config.moved.clone();
+    let mut moved = config.source.moved.clone();
     let (done, mut finished) = mpsc::unbounded_channel();
     let mut room = Room::new(config, done);
     loop {
@@ -80,8 +79,8 @@ async fn sleep(span: Option<Duration>) {
 
 impl Room {
     fn new(config: SchedulerConfig, done: mpsc::UnboundedSender<(u64, Performed)>) -> Room {
-        let mirror = Mirror::of(&*config.store);
-        let hands = Arc::new(Hands::new(Arc::clone(&config.transport), SCHEDULER_NAME));
+        let mirror = Mirror::of(&*config.source.store);
+        let hands = Arc::new(Hands::new(Arc::clone(&config.transport), config.source.clone(), SCHEDULER_NAME));
         let mut scheduler = Scheduler::new();
         scheduler.rebuild(mirror.view(), config.clock.now());
         Room { config, mirror, scheduler, hands, done, running: 0 }
@@ -90,7 +89,7 @@ impl Room {
     fn look(&mut self) {
         let now = self.config.clock.now();
         let scheduler = &mut self.scheduler;
-        if !self.mirror.advance(&*self.config.store, |_, event| scheduler.observe(event, now)) {
+        if !self.mirror.advance(&*self.config.source.store, |_, event| scheduler.observe(event, now)) {
             self.scheduler.rebuild(self.mirror.view(), now);
         }
     }
@@ -144,7 +143,7 @@ impl Room {
 
 /// Performs one decision and tells of it.
 async fn perform(hands: &Hands, view: &View, decision: &Decision, now: Time) -> Performed {
-    let result = hands.perform(&decision.effects).await;
+    let result = hands.perform(&decision.effects, view, &decision.key).await;
     if let Some(refused) = &result.refused {
         tracing::debug!(pod = %decision.key, code = refused.code, message = %refused.message, "a step was refused");
     }

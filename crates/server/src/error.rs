@@ -39,6 +39,15 @@ pub enum StartError {
     /// The objects that a cluster starts with cannot be written.
     #[error("cannot write the first objects: {0}")]
     Bootstrap(String),
+    /// The kubeconfig of a process of controllers cannot be used.
+    #[error("cannot use the kubeconfig")]
+    Access(#[from] client::KubeconfigError),
+    /// The way to the API server cannot be set up.
+    #[error("cannot reach an API server")]
+    Https(#[from] client::HttpsError),
+    /// A choice of controllers means nothing.
+    #[error("{0}")]
+    Controllers(String),
     /// The runtime cannot be started or signals cannot be heard.
     #[error("cannot start the runtime")]
     Runtime(#[source] std::io::Error),

@@ -6,10 +6,14 @@ mod config;
 mod control;
 mod error;
 mod identity;
+mod remote;
 mod roles;
+mod selection;
 mod tls;
 
 pub use config::Config;
 pub use control::ask_backup;
 pub use error::StartError;
+pub use remote::{ControllersConfig, run_controllers};
 pub use roles::{run, run_by};
+pub use selection::Selection;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use apiserver::{App, AppConfig, CONNECTIONS_MAX, InProcess, ServeConfig, serve};
 use clock::{Clock, Ids, SystemClock, SystemIds};
-use driver::{DriverConfig, SchedulerConfig};
+use driver::{DriverConfig, SchedulerConfig, Source};
 use pki::{KubeconfigEntry, Pki, PkiConfig, write_kubeconfig};
 use store::Store;
 use store_disk::{Disk, Options};
@@ -72,8 +72,9 @@ pub async fn run_by(
     let scheduler = config
         .controllers
         .then(|| tokio::spawn(driver::run_scheduler(scheduler_config(&app, &store, &clock), stopped.clone())));
-    let driver =
-        config.controllers.then(|| tokio::spawn(driver::run(driver_config(&config, &app, &store, &clock), stopped)));
+    // Simulated nodes stand in for machines: they run wherever the controllers are.
+    let has_brains = config.controllers || config.simulated_nodes > 0;
+    let driver = has_brains.then(|| tokio::spawn(driver::run(driver_config(&config, &app, &store, &clock), stopped)));
     tokio::spawn(renew_in_time(Arc::clone(&renewal)));
     tokio::spawn(compaction::follow(Arc::clone(&store), config.compaction_interval));
     app.become_ready();
@@ -171,34 +172,32 @@ fn publish_kubeconfig(config: &Config, pki: &Pki, address: SocketAddr) -> Result
 
 fn driver_config(config: &Config, app: &Arc<App>, store: &Arc<dyn Store>, clock: &Arc<dyn Clock>) -> DriverConfig {
     let acting = Arc::clone(app);
-    let mut brains = controllers::all();
+    let mut brains = if config.controllers { controllers::all() } else { Vec::new() };
     if config.simulated_nodes > 0 {
         brains.extend(agent::simulated());
     }
     DriverConfig {
-        store: Arc::clone(store),
+        source: Source::own(Arc::clone(store), app.moved()),
         clock: Arc::clone(clock),
         controllers: brains,
         transport: Box::new(move |name| {
             let user = App::controller_user(&account(name));
             Arc::new(InProcess::new(Arc::clone(&acting), user))
         }),
-        moved: app.moved(),
     }
 }
 
 fn scheduler_config(app: &Arc<App>, store: &Arc<dyn Store>, clock: &Arc<dyn Clock>) -> SchedulerConfig {
     let user = admit::UserInfo::new("system:kube-scheduler", Vec::<String>::new()).authenticated();
     SchedulerConfig {
-        store: Arc::clone(store),
+        source: Source::own(Arc::clone(store), app.moved()),
         clock: Arc::clone(clock),
         transport: Arc::new(InProcess::new(Arc::clone(app), user)),
-        moved: app.moved(),
     }
 }
 
 /// The service account of a controller: upstream's, which its role is bound to. A few are not called `-controller`.
-fn account(name: &str) -> String {
+pub(crate) fn account(name: &str) -> String {
     let has_role = !admit::bootstrap::cluster_role_rules(&format!("system:controller:{name}")).is_empty();
     if has_role { name.to_owned() } else { format!("{name}-controller") }
 }

@@ -297,6 +297,19 @@ impl Core {
         Ok(events)
     }
 
+    /// The visible entry of an item.
+    pub(crate) fn visible_entry(&self, collection: &str, item: &str) -> Option<Arc<Entry>> {
+        self.visible.get(collection, item).cloned()
+    }
+
+    /// Shows events that another store's revisions stand in.
+    pub(crate) fn show_copied(&mut self, revision: Revision, events: Vec<Event>) {
+        self.head = revision;
+        let interned: Vec<Event> =
+            events.into_iter().map(|event| Event { key: self.visible.intern(event.key), ..event }).collect();
+        self.show(revision, interned.into_iter());
+    }
+
     /// Recovery, after the last `replay`: the new life starts at `revision` or where the log ended, whichever is
     /// later. States of the former life can no longer be read, because its volatile items are unknown; its
     /// durable events can be resumed, except in collections that had volatile items.

@@ -14,6 +14,7 @@ mod mem;
 #[cfg(any(test, feature = "suite"))]
 pub mod model;
 mod pending;
+mod replica;
 mod snapshot;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
@@ -26,6 +27,7 @@ pub use key::{Collection, Key, Keyspace, Revision};
 pub use limits::Limits;
 pub use mem::Mem;
 pub use pending::{Pending, Record, Replayed};
+pub use replica::{Copied, Copy, Replica};
 pub use snapshot::{Items, Snapshot};
 pub use txn::{Change, Committed, Event, Op, Precondition, Txn, TxnError};
 

@@ -14,7 +14,7 @@ use apiserver::{App, AppConfig, Identity, InProcess};
 use bytes::Bytes;
 use client::{Body, Transport};
 use clock::{Clock, Ids, SystemClock, SystemIds};
-use driver::DriverConfig;
+use driver::{DriverConfig, Source};
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use pki::{Pki, PkiConfig};
@@ -85,14 +85,13 @@ impl Cluster {
         brains.extend(agent::simulated());
         let (app, store): (_, Arc<dyn Store>) = (Arc::clone(&cluster.app), cluster.store.clone());
         let config = DriverConfig {
-            store,
+            source: Source::own(store, cluster.app.moved()),
             clock: Arc::new(SystemClock::new()),
             controllers: brains,
             transport: Box::new(move |name| {
                 let user = UserInfo::new(format!("system:{name}"), [MASTERS]).authenticated();
                 Arc::new(InProcess::new(Arc::clone(&app), user))
             }),
-            moved: cluster.app.moved(),
         };
         tokio::spawn(driver::run(config, cluster.stop.subscribe()));
         cluster

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use store::{Change, Collection, Event, Key, Revision, Snapshot, Store};
 
-use crate::Object;
+use crate::{Object, Reads};
 
 /// Who depends on whom: `(owner uid, dependent)`; an object without a managing controller is filed under the empty
 /// uid too. A persistent set, so that a view of it is O(1).
@@ -18,6 +18,7 @@ const EVENTS_MAX: usize = 4_096;
 pub struct View {
     snapshot: Snapshot,
     by_owner: ByOwner,
+    reads: Option<Arc<Reads>>,
 }
 
 impl View {
@@ -30,7 +31,17 @@ impl View {
                 insert_owners(&mut by_owner, &Object::new(key, Arc::clone(entry)));
             }
         }
-        View { snapshot, by_owner }
+        View { snapshot, by_owner, reads: None }
+    }
+
+    /// The same state, which remembers what is asked of it. O(1).
+    pub fn recording(&self) -> View {
+        View { reads: Some(Arc::default()), ..self.clone() }
+    }
+
+    /// What was asked of it, when it remembers.
+    pub fn reads(&self) -> Option<&Reads> {
+        self.reads.as_deref()
     }
 
     /// The revision this is the state of.
@@ -45,11 +56,15 @@ impl View {
 
     /// One object; `namespace` is empty for cluster-scoped kinds. `collection` is e.g. `core/pods`.
     pub fn get(&self, collection: &str, namespace: &str, name: &str) -> Option<Object> {
-        if namespace.is_empty() {
+        let found = if namespace.is_empty() {
             self.get_item(collection, name)
         } else {
             self.get_item(collection, &format!("{namespace}/{name}"))
+        };
+        if let Some(reads) = &self.reads {
+            reads.got(collection, namespace, name, found.as_ref());
         }
+        found
     }
 
     /// One object by its key.
@@ -64,6 +79,9 @@ impl View {
 
     /// The objects of a collection, in a namespace or (empty) in all, ordered by namespace and name.
     pub fn list(&self, collection: &str, namespace: &str) -> Vec<Object> {
+        if let Some(reads) = &self.reads {
+            reads.listed(collection, namespace);
+        }
         let name: Collection = collection.into();
         let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
         self.snapshot

@@ -6,7 +6,9 @@
 mod index;
 mod meta_facts;
 mod object;
+mod reads;
 
 pub use index::{Mirror, View};
 pub use meta_facts::{Facts, Meta, OwnerRef};
 pub use object::Object;
+pub use reads::{Asked, Reads};
