@@ -242,7 +242,7 @@ contexts:
 users:
 - {name: inline, user: {client-certificate-data: Q0VSVA==, client-key-data: S0VZ}}
 - {name: files, user: {client-certificate: cert.pem, client-key: key.pem, tokenFile: token}}
-- {name: token, user: {token: abc, as: them, as-groups: [x, y]}}
+- {name: token, user: {token: abc, as: them, as-groups: [x, z]}}
 - {name: exec, user: {exec: {command: login}}}
 - {name: half, user: {client-key-data: S0VZ}}
 ";
@@ -272,7 +272,7 @@ users:
 
         let token = read(Some("token")).expect("read");
         assert!(token.insecure && !format!("{token:?}").contains("abc"));
-        assert_eq!(token.credential.act_as, Some(("them".to_owned(), vec!["x".to_owned(), "y".to_owned()])));
+        assert_eq!(token.credential.act_as, Some(("them".to_owned(), vec!["x".to_owned(), "z".to_owned()])));
         assert_eq!(read(Some("nobody")).expect("read").credential, Credential::default());
     }
 

@@ -66,7 +66,8 @@ pub async fn run_by(
     };
     bootstrap::write(&app, &facts, config.simulated_nodes).await?;
     publish_kubeconfig(&config, &pki, address)?;
-    let renewal = Arc::new(Renewal { pki: Arc::clone(&pki), clock: Arc::clone(&clock), config: config.clone(), address });
+    let renewal =
+        Arc::new(Renewal { pki: Arc::clone(&pki), clock: Arc::clone(&clock), config: config.clone(), address });
     let tls = TlsSource::new(Arc::clone(&pki))?;
     let (stopping, stopped) = watch::channel(false);
     let scheduler = config
