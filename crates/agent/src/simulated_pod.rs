@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | `start-delay` | time from binding to running | `0s` |
 //! | `ready-delay` | time from running to ready; `never` | `0s` |
-//! | `finish-after` | time from running to the end | `1s` for pods that may end, else never |
+//! | `finish-after` | time from running to the end | never; for pods that may end: their longest `sleep N`, or `1s` |
 //! | `exit-code` | of every container at the end | `0` |
 //! | `stop-delay` | time from the request to stop until the pod is gone | `0s` |
 //! | `image` | `missing` as if no image could be pulled | by name: a tag `404`, or `missing` or `nonexistent` in it |
@@ -27,6 +27,9 @@ const PODS: Resource = Resource::new("", "v1", "pods");
 const PREFIX: &str = "simulated.setpoint.dev/";
 /// Pods woken by one change of a node: as many as a node holds by far.
 const PODS_OF_NODE_MAX: usize = 10_000;
+
+/// The exit code of what was asked to stop: 128 and SIGTERM.
+const STOPPED: i64 = 143;
 
 /// The brain.
 pub struct SimulatedPod;
@@ -56,6 +59,8 @@ pub struct Observed {
     /// What its status says, and what it should say at its stage.
     is_ready: bool,
     gates_hold: bool,
+    /// It goes before its end, and somebody waits for it: then its status says first how it ended.
+    ends_first: bool,
 }
 
 /// Where a pod is in its life.
@@ -84,6 +89,8 @@ pub enum Step {
     SetReady(Time),
     /// All containers end.
     End(Time),
+    /// All containers are stopped.
+    Stop(Time),
     /// The pod is gone.
     Remove,
 }
@@ -122,6 +129,7 @@ impl Brain for SimulatedPod {
             due => Outcome::rest().wake_at(due),
         };
         match observed.stage {
+            Stage::Stopping if observed.ends_first => after(rules.stop_delay, Step::Stop(now)),
             Stage::Stopping => after(rules.stop_delay, Step::Remove),
             Stage::Ended | Stage::Waiting => Outcome::rest(),
             Stage::Bound if rules.image_missing => Outcome::rest().step(Step::Wait(now)),
@@ -153,7 +161,7 @@ impl Brain for SimulatedPod {
         match (observed.stage, outcome.steps.as_slice()) {
             (_, []) => Ok(()),
             (Stage::Ended, _) => Err("a pod that has ended does something".to_owned()),
-            (Stage::Stopping, [Step::Remove]) => Ok(()),
+            (Stage::Stopping, [Step::Remove | Step::Stop(_)]) => Ok(()),
             (Stage::Stopping, _) => Err("a pod that stops does something else".to_owned()),
             (_, [_]) => Ok(()),
             _ => Err("more than one step at a time".to_owned()),
@@ -175,6 +183,7 @@ impl Brain for SimulatedPod {
             Step::Run { now, ready } => patch(running(pod, now, now, ready)),
             Step::SetReady(now) => patch(running(pod, started(pod).unwrap_or(now), now, true)),
             Step::End(now) => patch(ended(pod, desired.rules.exit_code, now)),
+            Step::Stop(now) => patch(ended(pod, STOPPED, now)),
             Step::Remove => Action::Delete {
                 resource: PODS,
                 namespace: pod.namespace().to_owned(),
@@ -222,12 +231,22 @@ impl Rules {
             } else {
                 Some(span("ready-delay").unwrap_or_default())
             },
-            finish_after: span("finish-after").or(may_end.then_some(Duration::from_secs(1))),
+            finish_after: span("finish-after")
+                .or_else(|| may_end.then(|| slept(pod).unwrap_or(Duration::from_secs(1)))),
             exit_code: text("exit-code").and_then(|code| code.parse().ok()).unwrap_or(0),
             stop_delay: span("stop-delay").unwrap_or_default(),
             image_missing: text("image") == Some("missing") || containers(pod).any(|c| is_missing(c.text(&["image"]))),
         }
     }
+}
+
+/// The longest that a container's command asks to sleep.
+fn slept(pod: &Value) -> Option<Duration> {
+    let seconds = |container: &Value| match container.items(&["command"]) {
+        [sleep, span] if sleep == "sleep" || sleep == "/bin/sleep" => span.as_str()?.parse().ok(),
+        _ => None,
+    };
+    containers(pod).filter_map(seconds).max().map(Duration::from_secs)
 }
 
 /// Whether an image's name says that there is no such image.
@@ -263,7 +282,9 @@ impl Observed {
         };
         let gates = pod.items(&["spec", "readinessGates"]).iter();
         let gates_hold = gates.map(|gate| gate.text(&["conditionType"])).all(|type_| condition::is_true(pod, type_));
-        Observed { stage, since, is_ready: condition::is_true(pod, "Ready"), gates_hold }
+        let has_ended = matches!(phase, "Succeeded" | "Failed");
+        let ends_first = stage == Stage::Stopping && !has_ended && pod.finalizers().next().is_some();
+        Observed { stage, since, is_ready: condition::is_true(pod, "Ready"), gates_hold, ends_first }
     }
 }
 
@@ -385,11 +406,31 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_may_end_ends_by_its_rule_or_its_sleep_or_soon() {
+        let check = |annotations: Value, command: Value, expected: Option<u64>| {
+            let mut pod = pod(annotations, json!({}));
+            pod["spec"]["containers"][0]["command"] = command;
+            assert_eq!(Rules::of(&pod).finish_after, None, "a pod that is restarted for ever never ends");
+            pod["spec"]["restartPolicy"] = json!("OnFailure");
+            assert_eq!(Rules::of(&pod).finish_after, expected.map(Duration::from_secs));
+        };
+        check(json!({}), json!(null), Some(1));
+        check(json!({}), json!(["sleep", "300"]), Some(300));
+        check(json!({}), json!(["/bin/true"]), Some(1));
+        check(json!({}), json!(["sleep", "long"]), Some(1));
+    }
+
+    #[test]
     fn a_pod_that_is_to_stop_goes() {
         let mut stopping = pod(json!({"simulated.setpoint.dev/stop-delay": "3s"}), json!({"phase": "Running"}));
         stopping["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:00:40Z");
         stopping["metadata"]["deletionGracePeriodSeconds"] = json!(30);
         assert_eq!(steps(&stopping, 12), []);
         assert_eq!(steps(&stopping, 13), [Step::Remove]);
+        stopping["metadata"]["finalizers"] = json!(["somebody/waits"]);
+        let now = Time::from_secs(13);
+        assert_eq!(steps(&stopping, 13), [Step::Stop(now)]);
+        stopping["status"] = ended(&stopping, STOPPED, now);
+        assert_eq!((steps(&stopping, 13), &stopping["status"]["phase"]), (vec![Step::Remove], &json!("Failed")));
     }
 }

@@ -85,6 +85,10 @@ pub enum Why {
     MissedMany,
     /// Another Job still runs.
     AlreadyActive,
+    /// A Job of the active list has ended; the condition that says so.
+    Completed(String, &'static str),
+    /// A Job of the active list is gone.
+    Missing(String),
 }
 
 impl Brain for CronJobController {
@@ -136,7 +140,11 @@ impl Brain for CronJobController {
                 }
             }
         }
-        let told = told(desired, observed, &active, last_schedule);
+        // What this turn deletes is no longer active, as soon as it says so.
+        let is_replaced = |index: &usize| outcome.steps.iter().any(|s| matches!(s, Step::Delete(of, _) if of == index));
+        let stay: Vec<usize> = active.into_iter().filter(|index| !is_replaced(index)).collect();
+        outcome.notes.extend(departed(desired, observed));
+        let told = told(desired, observed, &stay, last_schedule);
         outcome.steps.extend((told != desired.object).then_some(Step::Tell(told)));
         outcome
     }
@@ -190,6 +198,10 @@ impl Brain for CronJobController {
                 "JobAlreadyActive",
                 "Not starting job because prior execution is running and concurrency policy is Forbid",
             ),
+            Why::Completed(name, condition) => {
+                Note::normal("SawCompletedJob", format!("Saw completed job: {name}, condition: {condition}"))
+            }
+            Why::Missing(name) => Note::normal("MissingJob", format!("Active job went missing: {name}")),
         }
     }
 }
@@ -315,6 +327,20 @@ fn surplus(desired: &Desired, observed: &Observed) -> Vec<Step> {
     beyond(desired.successes_kept, |job| job.is_complete)
         .chain(beyond(desired.failures_kept, |job| job.is_failed))
         .collect()
+}
+
+/// What became of the Jobs on the active list that do not belong there any more.
+fn departed(desired: &Desired, observed: &Observed) -> Vec<Why> {
+    let why = |reference: &Value| {
+        let name = reference.text(&["name"]).to_owned();
+        match observed.jobs.iter().find(|job| job.target.uid == reference.text(&["uid"])) {
+            None => Some(Why::Missing(name)),
+            Some(job) if job.is_complete => Some(Why::Completed(name, "Complete")),
+            Some(job) if job.is_failed => Some(Why::Completed(name, "Failed")),
+            Some(_) => None,
+        }
+    };
+    desired.object.items(&["status", "active"]).iter().filter_map(why).collect()
 }
 
 /// The CronJob with its status.

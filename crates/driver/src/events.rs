@@ -98,11 +98,6 @@ pub fn first(event: &Value) -> Call {
     call(Method::POST, path(&EVENTS, event.namespace(), "", ""), "application/json", event)
 }
 
-/// The request that reads an event which exists.
-pub fn read(event: &Value) -> Call {
-    call(Method::GET, path(&EVENTS, event.namespace(), event.name(), ""), "application/json", &Value::Null)
-}
-
 /// The request that counts an event once more.
 pub fn again(event: &Value, count: i64) -> Call {
     let patch = json!({"count": count, "lastTimestamp": event.text(&["lastTimestamp"])});

@@ -35,8 +35,8 @@ pub struct Campaign {
     pub requests: u64,
     /// Revisions looked at.
     pub revisions: u64,
-    /// By kind: how long after the faults ended each seed saw it wrong last.
-    pub converged_ms: BTreeMap<&'static str, Vec<u64>>,
+    /// By controller.
+    pub controllers: BTreeMap<String, Figures>,
     /// Most conflicts of one key in a quiet phase.
     pub conflicts_max: u64,
     /// What happened at least once.
@@ -45,24 +45,48 @@ pub struct Campaign {
     pub failures: Vec<Failure>,
 }
 
+/// What a campaign says of one controller.
+#[derive(Clone, Debug, Default)]
+pub struct Figures {
+    /// For each seed in which it had something to do: how long after the faults ended anything of its was wrong last.
+    pub converged_ms: Vec<u64>,
+    /// Its durable writes in quiet phases.
+    pub writes: u64,
+    /// How often it was refused as stale in quiet phases.
+    pub conflicts: u64,
+}
+
 impl Campaign {
+    /// The figures of whoever writes under this name: rooms of one controller count together.
+    fn of(&mut self, who: &str) -> &mut Figures {
+        let name = who.split(['#', ' ']).next().unwrap_or_default();
+        let name = if name.starts_with("simulated-node") { "simulated-node" } else { name };
+        self.controllers.entry(name.to_owned()).or_default()
+    }
+
     fn add(&mut self, report: &Report) {
         self.seeds += 1;
         self.virtual_ms += report.virtual_ms;
         self.requests += report.requests;
         self.revisions += report.revisions;
         self.conflicts_max = self.conflicts_max.max(report.conflicts_max);
-        for (kind, ms) in &report.converged_ms {
-            self.converged_ms.entry(kind).or_default().push(*ms);
+        for (controller, ms) in &report.converged_ms {
+            self.of(controller).converged_ms.push(*ms);
         }
+        report.writes.iter().for_each(|(who, count)| self.of(who).writes += count);
+        report.conflicts.iter().for_each(|(who, count)| self.of(who).conflicts += count);
         for (what, count) in &report.seen {
             *self.seen.entry(what).or_default() += count;
         }
     }
 }
 
-/// Runs the plans of seeds. `progress` is told of every failure as it is found, and may stop the search.
-pub fn search(seeds: std::ops::Range<u64>, how: How2Run, mut progress: impl FnMut(&Failure) -> bool) -> Campaign {
+/// Runs the plans of seeds. `progress` is told of every seed, with the failure if it has one, and may stop the search.
+pub fn search(
+    seeds: std::ops::Range<u64>,
+    how: How2Run,
+    mut progress: impl FnMut(u64, Option<&Failure>) -> bool,
+) -> Campaign {
     let rooms = crate::rooms();
     let mut campaign = Campaign::default();
     for seed in seeds {
@@ -77,13 +101,11 @@ pub fn search(seeds: std::ops::Range<u64>, how: How2Run, mut progress: impl FnMu
                 violation = Some(Violation { oracle: "law", rule: "determinism", at_ms: 0, text });
             }
         }
-        if let Some(violation) = violation {
-            let failure = Failure { seed, plan, violation };
-            let goes_on = progress(&failure);
-            campaign.failures.push(failure);
-            if !goes_on {
-                break;
-            }
+        let failure = violation.map(|violation| Failure { seed, plan, violation });
+        let goes_on = progress(seed, failure.as_ref());
+        campaign.failures.extend(failure);
+        if !goes_on {
+            break;
         }
     }
     campaign
@@ -96,6 +118,8 @@ pub struct Caught {
     pub mutant: Mutant,
     /// How many seeds it took, and what was noticed; `None`: not in the seeds given.
     pub by: Option<(u64, Violation)>,
+    /// How much virtual time was played for it.
+    pub virtual_ms: u64,
 }
 
 /// Looks for a mistake with up to `seeds_max` seeds. A seed that fails without the mistake proves nothing.
@@ -103,14 +127,17 @@ pub fn hunt(mutant: Mutant, seeds: std::ops::Range<u64>) -> Caught {
     let rooms = crate::rooms();
     let how = How2Run { transcript: false, mutant: Some(mutant) };
     let first = seeds.start;
+    let mut virtual_ms = 0;
     for seed in seeds {
         let plan = generate(seed, &rooms);
-        let found = run(&plan, how).violations.into_iter().next();
+        let report = run(&plan, how);
+        virtual_ms += report.virtual_ms;
+        let found = report.violations.into_iter().next();
         if let Some(violation) = found
             && run(&plan, How2Run::default()).violations.is_empty()
         {
-            return Caught { mutant, by: Some((seed - first + 1, violation)) };
+            return Caught { mutant, by: Some((seed - first + 1, violation)), virtual_ms };
         }
     }
-    Caught { mutant, by: None }
+    Caught { mutant, by: None, virtual_ms }
 }

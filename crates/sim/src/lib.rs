@@ -7,6 +7,7 @@
 
 mod campaign;
 mod cast;
+mod coverage;
 mod dice;
 mod generate;
 pub mod mutant;
@@ -19,11 +20,18 @@ mod shrink;
 mod weather;
 mod world;
 
-pub use campaign::{Campaign, Caught, Failure, hunt, search};
+pub use campaign::{Campaign, Caught, Failure, Figures, hunt, search};
+pub use coverage::never;
 pub use generate::generate;
 pub use report::{Report, Violation};
 pub use shrink::{shrink, shrink_within};
 pub use world::{How2Run, run};
+
+/// Every built-in controller for which no rule says when it has converged: what a campaign does not measure.
+pub fn unmeasured() -> Vec<&'static str> {
+    let names: Vec<&'static str> = controllers::all().iter().map(|controller| controller.def.name).collect();
+    oracle::unjudged(&names)
+}
 
 /// The controllers that take part, by the names that plans use.
 pub fn rooms() -> Vec<String> {

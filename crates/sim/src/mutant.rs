@@ -9,15 +9,25 @@ macro_rules! mutants {
     ($($(#[doc = $doc:expr])+ $name:ident = $text:literal,)+) => {
         /// One mistake.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Mutant { $($(#[doc = $doc])+ $name,)+ }
+        pub enum Mutant {
+            $($(#[doc = $doc])+ $name,)+
+            /// This controller decides and does nothing.
+            Asleep(&'static str),
+            /// This controller hears of what comes and goes, and of no change.
+            Deaf(&'static str),
+        }
 
         impl Mutant {
-            /// All of them.
-            pub const ALL: &'static [Mutant] = &[$(Mutant::$name,)+];
+            /// Those that are about no controller in particular.
+            pub const GENERAL: &'static [Mutant] = &[$(Mutant::$name,)+];
 
             /// As it is called on the command line.
-            pub fn name(self) -> &'static str {
-                match self { $(Mutant::$name => $text,)+ }
+            pub fn name(self) -> String {
+                match self {
+                    $(Mutant::$name => $text.to_owned(),)+
+                    Mutant::Asleep(controller) => format!("asleep:{controller}"),
+                    Mutant::Deaf(controller) => format!("deaf:{controller}"),
+                }
             }
         }
     };
@@ -88,18 +98,36 @@ mutants! {
     ForgetWrites = "forget-writes",
     /// The store does not sync at all.
     SkipSync = "skip-sync",
+    /// The store acknowledges before it syncs.
+    AckBeforeSync = "ack-before-sync",
+    /// The store believes the second answer of a sync that failed.
+    RetrySync = "retry-sync",
+    /// The store leaves what a failed sync did not write for the next process.
+    KeepUnsynced = "keep-unsynced",
+    /// Evictions are plain deletions: budgets are not asked.
+    EvictAnyway = "evict-anyway",
 }
 
 impl Mutant {
     /// By its name.
     pub fn named(name: &str) -> Option<Mutant> {
-        Mutant::ALL.iter().copied().find(|mutant| mutant.name() == name)
+        Mutant::all().into_iter().find(|mutant| mutant.name() == name)
+    }
+
+    /// All of them: the general ones, and two for every controller.
+    pub fn all() -> Vec<Mutant> {
+        let names: Vec<&'static str> = controllers::all().iter().map(|controller| controller.def.name).collect();
+        let of = |make: fn(&'static str) -> Mutant| names.iter().map(move |name| make(name));
+        Mutant::GENERAL.iter().copied().chain(of(Mutant::Asleep)).chain(of(Mutant::Deaf)).collect()
     }
 
     /// The mistake of the store, if it is one.
     pub fn of_store(self) -> Option<store_disk::Mutant> {
         match self {
             Mutant::SkipSync => Some(store_disk::Mutant::SkipSync),
+            Mutant::AckBeforeSync => Some(store_disk::Mutant::AckBeforeSync),
+            Mutant::RetrySync => Some(store_disk::Mutant::RetrySync),
+            Mutant::KeepUnsynced => Some(store_disk::Mutant::KeepUnsynced),
             _ => None,
         }
     }

@@ -140,6 +140,17 @@ pub enum What {
     },
     /// All history is forgotten.
     Compact,
+    /// The medium refuses a write or a sync; the server stops, as it must, and is started again.
+    DiskFault {
+        /// The how manieth sync fails from now on; 0 for none.
+        #[serde(default)]
+        syncs: u64,
+        /// The how manieth append fails after half of it; 0 for none.
+        #[serde(default)]
+        appends: u64,
+        /// How long until the server starts again.
+        down_ms: u64,
+    },
     /// The medium is slow.
     SlowDisk {
         /// For how long.
@@ -165,6 +176,8 @@ pub enum How {
     Touch,
     /// A finalizer is put on it.
     Hold,
+    /// It is a pod, and is evicted if a budget allows.
+    Evict,
 }
 
 impl Plan {

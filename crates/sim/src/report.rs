@@ -33,7 +33,8 @@ pub struct Report {
     pub lines: Vec<String>,
     /// What must not have happened.
     pub violations: Vec<Violation>,
-    /// When the last object of each kind came to be as it should, from the beginning of the quiet phase.
+    /// By controller that had something to do: when the last of its objects was wrong last, from the beginning of the
+    /// quiet phase.
     pub converged_ms: BTreeMap<&'static str, u64>,
     /// How much virtual time passed.
     pub virtual_ms: u64,
@@ -43,6 +44,10 @@ pub struct Report {
     pub revisions: u64,
     /// Most conflicts of one key in the quiet phase.
     pub conflicts_max: u64,
+    /// Durable writes in the quiet phase, by author.
+    pub writes: BTreeMap<String, u64>,
+    /// Refusals as stale in the quiet phase, by author.
+    pub conflicts: BTreeMap<String, u64>,
     /// What happened at least once: faults that really struck, paths that were really taken.
     pub seen: BTreeMap<&'static str, u64>,
 }

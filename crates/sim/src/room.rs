@@ -49,9 +49,25 @@ pub struct Course {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NoteStep {
+    /// Nothing was sent yet.
+    Begin,
+    /// It is recorded.
     First,
-    Read,
+    /// It is counted once more: it was told before.
     Again(i64),
+    /// It is counted, because somebody told it before this process began.
+    Last(i64),
+}
+
+/// A revision on its way to a view.
+#[derive(Clone, Copy, Debug)]
+pub struct Coming {
+    /// When it arrives, in the run's time.
+    pub at: u64,
+    /// Which.
+    pub revision: Revision,
+    /// Whether it may concern the room.
+    pub concerns: bool,
 }
 
 /// A controller's process.
@@ -75,7 +91,9 @@ pub struct Room {
     /// When a wake-up is planned, in the run's time.
     pub planned: Option<u64>,
     /// Revisions on their way to the view: when they arrive.
-    pub coming: VecDeque<(u64, Revision)>,
+    pub coming: VecDeque<Coming>,
+    /// When the next look at them is planned.
+    pub looks_at: Option<u64>,
     /// Turns being performed.
     pub courses: BTreeMap<u64, Course>,
     /// Messages sent, for choices that follow from the number.
@@ -83,6 +101,8 @@ pub struct Room {
     mirror: Mirror,
     mind: Mind,
     refusals: Refusals,
+    /// How often each event was told in this life, as the driver counts.
+    told: BTreeMap<String, i64>,
     courses_started: u64,
     mutant: Option<Mutant>,
     /// For a mutant: names of what was created.
@@ -150,11 +170,13 @@ impl Room {
             doom: None,
             planned: None,
             coming: VecDeque::new(),
+            looks_at: None,
             courses: BTreeMap::new(),
             sent: 0,
             mirror: Mirror::default(),
             mind,
             refusals: Refusals::default(),
+            told: BTreeMap::new(),
             courses_started: 0,
             mutant,
             made: BTreeSet::new(),
@@ -185,8 +207,10 @@ impl Room {
             scheduler.rebuild(self.mirror.view(), now);
         }
         self.refusals = Refusals::default();
+        self.told.clear();
         self.courses.clear();
         self.coming.clear();
+        self.looks_at = None;
         self.planned = None;
         self.up = true;
         if self.mutant != Some(Mutant::ForgetStart) {
@@ -201,7 +225,14 @@ impl Room {
         self.doom = None;
         self.courses.clear();
         self.coming.clear();
+        self.looks_at = None;
         self.planned = None;
+    }
+
+    /// Whether a change of these collections may concern it.
+    pub fn minds(&self, collections: &[Collection]) -> bool {
+        let covered = |collection: &Collection| self.def.watches.iter().any(|watch| watch.covers(collection));
+        self.part == Part::Scheduler || collections.iter().any(covered)
     }
 
     /// Looks at every key again.
@@ -216,26 +247,30 @@ impl Room {
         self.mirror.view().revision()
     }
 
-    /// Moves the view to the newest revision that has arrived by `at`.
-    pub fn look(&mut self, store: &dyn Store, at: u64, now: Time) {
+    /// Moves the view to the newest revision that has arrived by `at`. True when the history on the way was gone, and
+    /// everything is looked at anew.
+    pub fn look(&mut self, store: &dyn Store, at: u64, now: Time) -> bool {
         let mut to = None;
-        while let Some((_, revision)) = self.coming.pop_front_if(|(arrives, _)| *arrives <= at) {
+        while let Some(Coming { revision, .. }) = self.coming.pop_front_if(|coming| coming.at <= at) {
             to = Some(revision);
         }
-        let Some(to) = to.filter(|to| *to > self.seen()) else { return };
+        let Some(to) = to.filter(|to| *to > self.seen()) else { return false };
         let newest = store.snapshot();
         let snapshot = if newest.revision() <= to { newest } else { store.snapshot_at(to).unwrap_or(newest) };
         let misses = self.mutant == Some(Mutant::MissDeletions);
         let drops = self.mutant == Some(Mutant::DropEvents);
+        let deaf = self.mutant == Some(Mutant::Deaf(self.def.name));
         let (mind, def) = (&mut self.mind, &self.def);
         let wake = |view: &View, event: &Event| match mind {
             // The mutant misses every fifth event.
+            _ if deaf && event.change == store::Change::Modified => {}
             _ if misses && event.change == store::Change::Deleted => {}
             _ if drops && event.revision.0.is_multiple_of(5) => {}
             Mind::Controller { keys, .. } => def.keys(view, event).into_iter().for_each(|key| keys.wake(key)),
             Mind::Scheduler(scheduler) => scheduler.observe(event, now),
         };
-        if !self.mirror.advance(&AsOf { store, snapshot }, wake) {
+        let is_anew = !self.mirror.advance(&AsOf { store, snapshot }, wake);
+        if is_anew {
             if let Mind::Scheduler(scheduler) = &mut self.mind {
                 scheduler.rebuild(self.mirror.view(), now);
             }
@@ -243,6 +278,7 @@ impl Room {
                 self.wake_all();
             }
         }
+        is_anew
     }
 
     /// Decides what is due next.
@@ -306,6 +342,9 @@ impl Room {
                 !creates || made.insert(effect.action.name().to_owned())
             });
         }
+        if self.mutant == Some(Mutant::Asleep(self.def.name)) {
+            turn.effects.clear();
+        }
         if let Some(mutant) = self.mutant {
             mutant.bend_about(&mut turn, root.as_ref(), self.def.name);
             mutant.bend(&mut turn, self.courses_started);
@@ -322,7 +361,7 @@ impl Room {
             refusal: None,
             performed: None,
             notes: VecDeque::new(),
-            note: NoteStep::First,
+            note: NoteStep::Begin,
             ticket,
             call: 0,
         };
@@ -345,10 +384,19 @@ impl Room {
             running.collect_notes(&self.def);
         }
         if let Some(event) = running.notes.front() {
+            let mut count = || {
+                let count = self.told.entry(format!("{}/{}", event.namespace(), event.name())).or_insert(0i64);
+                *count += 1;
+                *count
+            };
+            running.note = match running.note {
+                NoteStep::Begin => Some(count()).filter(|count| *count > 1).map_or(NoteStep::First, NoteStep::Again),
+                NoteStep::Last(_) => NoteStep::Last(count()),
+                same => same,
+            };
             return Some(match running.note {
-                NoteStep::First => events::first(event),
-                NoteStep::Read => events::read(event),
-                NoteStep::Again(count) => events::again(event, count),
+                NoteStep::Again(count) | NoteStep::Last(count) => events::again(event, count),
+                NoteStep::Begin | NoteStep::First => events::first(event),
             });
         }
         self.close(course, now);
@@ -454,11 +502,12 @@ impl Course {
 
     fn note_answered(&mut self, reply: Reply) {
         self.note = match (self.note, reply) {
-            (NoteStep::First, Err(refused)) if refused.reason == "AlreadyExists" => NoteStep::Read,
-            (NoteStep::Read, Ok(known)) => NoteStep::Again(known.int(&["count"]).unwrap_or(1).saturating_add(1)),
+            (NoteStep::First, Err(refused)) if refused.reason == "AlreadyExists" => NoteStep::Last(0),
+            // It has expired.
+            (NoteStep::Again(_), Err(refused)) if refused.reason == "NotFound" => NoteStep::First,
             _ => {
                 self.notes.pop_front();
-                NoteStep::First
+                NoteStep::Begin
             }
         };
     }

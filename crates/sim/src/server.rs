@@ -15,7 +15,7 @@ use kinds::Catalog;
 use meta::{ApiError, Gvk, ObjectExt, Time};
 use serde_json::{Value, json};
 use store::{Collection, Committed, Key, Mem, Revision, Snapshot, Store, Txn, TxnError};
-use store_disk::vfs::{Medium, SimVfs, Vfs};
+use store_disk::vfs::{Medium, SimVfs, Trouble, Vfs};
 use store_disk::{Disk, Flushing};
 
 use crate::mutant::Mutant;
@@ -263,6 +263,14 @@ impl Server {
             return !disk.has_stopped();
         }
         true
+    }
+
+    /// Sends trouble to the medium, if there is one.
+    pub fn trouble(&self, syncs: u64, appends: u64) {
+        if let Engine::Disk { vfs, .. } = &self.engine {
+            let some = |count: u64| (count > 0).then_some(count);
+            vfs.trouble(Trouble { sync_fails_in: some(syncs), append_fails_in: some(appends), room_bytes: None });
+        }
     }
 
     /// Takes a request. What there is to say comes with [`Server::settle`].

@@ -7,15 +7,16 @@ use std::time::Duration;
 use clock::{Clock, ManualClock};
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
-use store::{Event, Revision, Snapshot};
+use store::{Event, Snapshot};
 
 use crate::cast;
+use crate::coverage;
 use crate::dice::Dice;
 use crate::mutant::Mutant;
 use crate::oracle::{Author, Oracles, Scene};
 use crate::plan::{How, Plan, What};
 use crate::report::{Report, Transcript, Violation};
-use crate::room::{Part, Room};
+use crate::room::{Coming, Part, Room};
 use crate::server::{self, Reply, START, Said, Server, Wire, no_answer};
 use crate::weather::{Does, Weather, Window};
 
@@ -96,8 +97,17 @@ struct World<'p> {
     oracles: Oracles,
     transcript: Transcript,
     last: Snapshot,
+    /// For how long the server is down when the trouble that was sent to its medium strikes.
+    trouble: Option<u64>,
+    /// What the failing medium was about to take.
+    doubtful: Vec<store::Key>,
+    /// Controllers that ran twice at some time.
+    twins: BTreeSet<&'static str>,
+    /// Who made the revisions that are about to be observed.
+    wrote: BTreeSet<String>,
     quiet: bool,
     report: Report,
+    mutant: Option<Mutant>,
 }
 
 /// Runs a plan.
@@ -141,8 +151,13 @@ impl<'p> World<'p> {
             oracles,
             transcript: Transcript::new(how.transcript),
             last,
+            trouble: None,
+            doubtful: Vec::new(),
+            twins: BTreeSet::new(),
+            wrote: BTreeSet::new(),
             quiet: false,
             report: Report::default(),
+            mutant: how.mutant,
         })
     }
 
@@ -181,6 +196,8 @@ impl<'p> World<'p> {
             virtual_ms: self.at / 1_000,
             revisions: self.oracles.revisions,
             conflicts_max: self.oracles.conflicts_max(),
+            writes: self.oracles.writes().clone(),
+            conflicts: self.oracles.conflicts(),
             ..self.report
         }
     }
@@ -217,6 +234,7 @@ impl<'p> World<'p> {
     }
 
     fn saw(&mut self, what: &'static str) {
+        debug_assert!(coverage::POINTS.contains(&what), "{what} is not listed");
         *self.report.seen.entry(what).or_default() += 1;
     }
 
@@ -292,6 +310,11 @@ impl World<'_> {
     fn arrive(&mut self, call: u64, flight: &Rc<Flight>) {
         let now = self.clock.now();
         // Its sender may have given up on it; it is carried out all the same.
+        if let Sender::Room { room, life, .. } = flight.sender
+            && self.rooms[room].life != life
+        {
+            self.saw("a late request was carried out");
+        }
         self.flights.entry(call).or_insert_with(|| Rc::clone(flight));
         let Some(server) = self.server.as_mut().filter(|_| self.server_up) else {
             return self.post(flight.back, Happening::Reply { call, reply: no_answer("nobody listens") });
@@ -318,10 +341,21 @@ impl World<'_> {
             return;
         }
         self.flush_planned = false;
-        if let Some(server) = self.server.as_mut()
-            && !server.flush()
-        {
-            self.violation("store", "medium", "the store stopped though the medium did not fail".to_owned());
+        let Some(server) = self.server.as_mut() else { return };
+        let waiting = server.uncertain();
+        if !server.flush() {
+            match self.trouble.take() {
+                // What stops must say so to nobody, and is started again.
+                Some(down) => {
+                    self.saw("the disk failed");
+                    self.settle();
+                    self.doubtful = waiting;
+                    return self.crash_server(0, false, down);
+                }
+                None => {
+                    self.violation("store", "medium", "the store stopped though the medium did not fail".to_owned());
+                }
+            }
         }
         self.settle();
     }
@@ -335,6 +369,7 @@ impl World<'_> {
             let nothing = said.replies.is_empty() && said.commits.is_empty() && said.again.is_empty();
             for (call, revision) in &said.commits {
                 if let Some(flight) = self.flights.get(call) {
+                    self.wrote.insert(flight.who.clone());
                     let author = Author { who: flight.who.clone() };
                     self.oracles.committed(*revision, author);
                 }
@@ -366,6 +401,14 @@ impl World<'_> {
                 Err(refused) => format!("{} {} {}", refused.code, refused.reason, refused.message),
             };
             self.say(&flight.who, &format!("#{call} {} {} -> {text}", flight.wire.method, flight.wire.path));
+            if let Err(refused) = &reply
+                && let Some(point) = coverage::refusal(&refused.reason)
+            {
+                self.saw(point);
+            }
+            if flight.wire.path.ends_with("/eviction") {
+                self.saw(if reply.is_ok() { "an eviction was allowed" } else { "an eviction was refused" });
+            }
             self.oracles.answered(self.at, &flight.who, &flight.wire, &reply, self.quiet);
             if flight.unanswered {
                 self.saw("an answer was lost");
@@ -454,13 +497,22 @@ impl World<'_> {
             let until = self.rooms[room].paused_until;
             return self.post_at(until, Happening::Look { room, life });
         }
-        if let Some(server) = &self.server {
-            self.rooms[room].look(server.store(), self.at, self.clock.now());
-        }
-        if let Some((at, _)) = self.rooms[room].coming.front().copied() {
+        self.see(room);
+        let this = &mut self.rooms[room];
+        this.looks_at = this.coming.iter().find(|coming| coming.concerns).map(|coming| coming.at);
+        if let Some(at) = this.looks_at {
             self.post_at(at.max(self.at), Happening::Look { room, life });
         }
         self.poll(room);
+    }
+
+    /// Moves a room's view to what has arrived.
+    fn see(&mut self, room: usize) {
+        if let Some(server) = &self.server
+            && self.rooms[room].look(server.store(), self.at, self.clock.now())
+        {
+            self.saw("a view began anew after compaction");
+        }
     }
 
     fn wake(&mut self, room: usize, life: u64) {
@@ -472,6 +524,7 @@ impl World<'_> {
             return self.post_at(until, Happening::Wake { room, life });
         }
         self.rooms[room].planned = None;
+        self.see(room);
         self.poll(room);
     }
 
@@ -562,22 +615,25 @@ impl World<'_> {
         for group in events.chunk_by(|a, b| a.revision == b.revision) {
             let text: Vec<String> = group.iter().map(describe).collect();
             self.transcript.line(at, "store", &format!("{}: {}", group[0].revision, text.join(", ")));
-            let scene = Scene { at, events: group, nodes_down: &self.nodes_down };
+            let scene = Scene { at, events: group, nodes_down: &self.nodes_down, twins: &self.twins };
             self.oracles.revision(&scene);
         }
         let revision = newest.revision();
+        let wrote = std::mem::take(&mut self.wrote);
         for room in 0..self.rooms.len() {
             if !self.rooms[room].up {
                 continue;
             }
+            // What is nobody's business wakes nobody; it is seen with whatever comes next.
+            let concerns = self.rooms[room].minds(&rung) || wrote.contains(&self.rooms[room].name);
             let dice = Dice::about(self.plan.seed, &self.rooms[room].name, revision.0 << 1 | 1);
             let lag = self.weather.lag(self.at, &self.rooms[room].name, &dice);
             let this = &mut self.rooms[room];
-            let arrives = (at + lag).max(this.coming.back().map_or(0, |(last, _)| *last));
+            let arrives = (at + lag).max(this.coming.back().map_or(0, |last| last.at));
             let life = this.life;
-            let idle = this.coming.is_empty();
-            this.coming.push_back((arrives, revision));
-            if idle {
+            this.coming.push_back(Coming { at: arrives, revision, concerns });
+            if concerns && this.looks_at.is_none() {
+                this.looks_at = Some(arrives);
                 self.post_at(arrives, Happening::Look { room, life });
             }
         }
@@ -632,6 +688,13 @@ impl World<'_> {
                 self.say("nemesis", &format!("node {node} vanishes"));
                 self.post(ms(*for_ms), Happening::NodeUp(*node));
             }
+            What::DiskFault { syncs, appends, down_ms } => {
+                if let Some(server) = self.server.as_ref().filter(|_| self.server_up) {
+                    server.trouble(*syncs, *appends);
+                    self.trouble = Some(ms(*down_ms));
+                    self.say("nemesis", &format!("the disk will fail in {syncs} syncs or {appends} appends"));
+                }
+            }
             What::ClockJump { by_ms } => self.jump(*by_ms),
             What::Compact => {
                 self.saw("history was compacted");
@@ -655,6 +718,7 @@ impl World<'_> {
     fn twin(&mut self, name: &str, span: u64) {
         let Some(of) = self.room(name) else { return };
         self.saw("a controller ran twice");
+        self.twins.insert(self.rooms[of].def.name);
         let of = &self.rooms[of];
         let name = format!("{}#{}", of.name, self.rooms.len());
         self.rooms.push(of.twin(name));
@@ -707,7 +771,11 @@ impl World<'_> {
             return;
         }
         let Some(old) = self.server.take() else { return };
-        let uncertain = old.uncertain();
+        let mut uncertain = old.uncertain();
+        uncertain.append(&mut self.doubtful);
+        if !uncertain.is_empty() {
+            self.saw("unacknowledged writes were cut off");
+        }
         let dice = Dice::about(self.plan.seed, "power", number);
         let share = dice.between(0, 100);
         let mut pick = || dice.percent(share);
@@ -730,7 +798,9 @@ impl World<'_> {
                 // A watch that ended is begun anew.
                 let life = self.rooms[room].life;
                 self.rooms[room].coming.clear();
-                self.rooms[room].coming.push_back((self.at + 100_000, last.revision()));
+                let coming = Coming { at: self.at + 100_000, revision: last.revision(), concerns: true };
+                self.rooms[room].coming.push_back(coming);
+                self.rooms[room].looks_at = Some(self.at + 100_000);
                 self.post(100_000, Happening::Look { room, life });
             }
         }
@@ -762,7 +832,14 @@ impl World<'_> {
         let delete = |policy: &str| {
             ("DELETE", json!({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": policy}))
         };
+        let mut path = path;
         let (method, body) = match how {
+            How::Evict if self.mutant == Some(Mutant::EvictAnyway) => delete("Background"),
+            How::Evict => {
+                path.push_str("/eviction");
+                let metadata = json!({"name": tree.name(), "namespace": tree.namespace()});
+                ("POST", json!({"apiVersion": "policy/v1", "kind": "Eviction", "metadata": metadata}))
+            }
             How::Delete => delete("Background"),
             How::DeleteForeground => delete("Foreground"),
             How::DeleteOrphan => delete("Orphan"),
@@ -777,7 +854,8 @@ impl World<'_> {
             }
         };
         let content_type = if method == "PATCH" { "application/merge-patch+json" } else { "application/json" };
-        self.send_as_user("picker", user_wire("picker", method, &path, content_type, &body));
+        let by = if how == How::Evict { "evictor" } else { "picker" };
+        self.send_as_user(by, user_wire(by, method, &path, content_type, &body));
     }
 
     fn become_quiet(&mut self) {
@@ -799,9 +877,9 @@ impl World<'_> {
                 this.wake_all();
             }
             // What was on its way arrives now.
-            let late: Vec<Revision> = this.coming.drain(..).map(|(_, revision)| revision).collect();
             let at = self.at;
-            this.coming.extend(late.into_iter().map(|revision| (at, revision)));
+            this.coming.iter_mut().for_each(|coming| coming.at = at);
+            this.looks_at = Some(at);
             self.post(0, Happening::Look { room, life });
             self.post(0, Happening::Start { room });
             self.poll(room);
@@ -823,7 +901,10 @@ impl World<'_> {
                 let tree: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
                 let held = tree.finalizers().any(|finalizer| finalizer == HOLD);
                 let runs = &**collection == "batch/cronjobs" && !tree.flag(&["spec", "suspend"]);
-                if !held && !runs {
+                let taints = tree.items(&["spec", "taints"]);
+                let ours = |taint: &&Value| taint.text(&["key"]).starts_with("sim.setpoint.dev/");
+                let tainted = &**collection == "core/nodes" && taints.iter().any(|taint| ours(&taint));
+                if !held && !runs && !tainted {
                     continue;
                 }
                 let key = store::Key::new(collection.clone(), item.clone());
@@ -833,11 +914,22 @@ impl World<'_> {
                     json!({"metadata": {
                         "finalizers": rest, "resourceVersion": tree.text(&["metadata", "resourceVersion"]),
                     }})
+                } else if tainted {
+                    let rest: Vec<&Value> = taints.iter().filter(|taint| !ours(taint)).collect();
+                    json!({"spec": {"taints": rest}, "metadata": {
+                        "resourceVersion": tree.text(&["metadata", "resourceVersion"]),
+                    }})
                 } else {
                     json!({"spec": {"suspend": true}})
                 };
                 wires.push(user_wire("releaser", "PATCH", &path, "application/merge-patch+json", &body));
             }
+        }
+        // Nodes that were taken away come back.
+        for index in 0..self.plan.nodes {
+            let node = agent::node_object(index);
+            let is_there = self.last.get("core/nodes", node.name()).is_some();
+            wires.extend(self.server.as_ref().filter(|_| !is_there).and_then(|server| server.creation(&node)));
         }
         for wire in wires {
             self.send_as_user("releaser", wire);

@@ -8,7 +8,7 @@ use sim::{How2Run, generate, rooms, run, search};
 
 #[test]
 fn seeds_keep_every_promise() {
-    let campaign = search(1..11, How2Run::default(), |_| true);
+    let campaign = search(1..11, How2Run::default(), |_, _| true);
     let failures: Vec<String> = campaign.failures.iter().map(|f| format!("seed {}: {}", f.seed, f.violation)).collect();
     assert_eq!(failures, Vec::<String>::new());
     assert_eq!(campaign.seeds, 10);

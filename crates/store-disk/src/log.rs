@@ -111,8 +111,19 @@ impl Log {
     /// # Errors
     /// After any error the log must not be used again: what is on the medium is unknown.
     pub fn commit(&mut self, frame: &mut [u8], revision: Revision) -> io::Result<()> {
-        self.write(frame, revision)?;
-        self.sync()
+        let outcome = self.write(frame, revision).and_then(|()| self.sync());
+        if outcome.is_err() && !self.options.has(Mutant::KeepUnsynced) {
+            self.retract();
+        }
+        outcome
+    }
+
+    /// Cuts off what a failed write or sync has left. After a failed sync the system takes the pages for written: the
+    /// next process would read them, its own sync would not write them, and a power loss after it had gone on from
+    /// there would leave a hole in the middle of the log. Nobody was told of them. If this fails too, so be it.
+    fn retract(&mut self) {
+        drop(self.file.truncate(self.synced));
+        self.end = self.synced;
     }
 
     /// Appends an empty frame, unsynced: it says that everything before it was durable, so that damage to the

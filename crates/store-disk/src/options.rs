@@ -73,6 +73,8 @@ pub enum Mutant {
     AckBeforeSync,
     /// Tries a failed sync again and believes the second answer.
     RetrySync,
+    /// Leaves what a failed sync did not write for the next process to read.
+    KeepUnsynced,
     /// Leaves the length out of a frame's checksum.
     LengthUnchecked,
     /// Checkpoints a state whose log is not yet synced.

@@ -1,5 +1,6 @@
 //! An immutable state of the store.
 
+use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -86,6 +87,24 @@ impl Snapshot {
             (Some(a), Some(b)) => a.ptr_eq(b),
             (None, None) => true,
             _ => false,
+        }
+    }
+
+    /// The collections that are not the very same in both states, in order: both are walked side by side.
+    pub fn collections_changed(&self, other: &Snapshot) -> Vec<Collection> {
+        let (mut ours, mut theirs) = (self.collections.iter().peekable(), other.collections.iter().peekable());
+        let mut changed = Vec::new();
+        loop {
+            let order = match (ours.peek(), theirs.peek()) {
+                (None, None) => return changed,
+                (Some(_), None) => Ordering::Less,
+                (None, Some(_)) => Ordering::Greater,
+                (Some((a, _)), Some((b, _))) => a.cmp(b),
+            };
+            let a = if order.is_le() { ours.next() } else { None };
+            let b = if order.is_ge() { theirs.next() } else { None };
+            let is_same = a.zip(b).is_some_and(|(a, b)| a.1.ptr_eq(b.1));
+            changed.extend(a.or(b).filter(|_| !is_same).map(|(name, _)| Arc::clone(name)));
         }
     }
 

@@ -169,7 +169,7 @@ impl Mirror {
     pub fn advance(&mut self, store: &dyn Store, mut each: impl FnMut(&View, &Event)) -> bool {
         let target = store.snapshot();
         let mut events = Vec::new();
-        for collection in changed_since(&self.view.snapshot, &target) {
+        for collection in target.collections_changed(&self.view.snapshot) {
             let mut after = self.view.revision();
             while after < target.revision() {
                 match store.events(&collection, after, EVENTS_MAX) {
@@ -195,15 +195,6 @@ impl Mirror {
         }
         true
     }
-}
-
-/// The collections that may have changed between two states: those of either.
-fn changed_since(old: &Snapshot, new: &Snapshot) -> Vec<Collection> {
-    let mut names: Vec<Collection> = old.collections().chain(new.collections()).cloned().collect();
-    names.sort();
-    names.dedup();
-    names.retain(|name| !new.is_same_collection(old, name));
-    names
 }
 
 #[cfg(test)]

@@ -9,14 +9,18 @@ use clock::{Clock, SystemClock};
 
 /// Failures shown and kept of one search: more have the same causes.
 const FAILURES_MAX: usize = 10;
+/// Characters shown of what noticed a planted mistake.
+const TEXT_MAX: usize = 160;
+/// Seeds after which a line says how far a campaign is.
+const PROGRESS_EVERY: u64 = 250;
 
 #[derive(clap::Args)]
 pub struct Args {
     /// How many seeds to run.
     #[arg(long, default_value_t = 1)]
     seeds: u64,
-    /// The first seed.
-    #[arg(long, default_value_t = 1)]
+    /// The first seed: a campaign goes on where another ended.
+    #[arg(long, visible_alias = "from", default_value_t = 1)]
     seed: u64,
     /// Run this kept plan instead, and print its transcript.
     #[arg(long)]
@@ -58,7 +62,7 @@ pub fn run(args: &Args) -> Result<(), String> {
 }
 
 fn unknown(name: &str) -> String {
-    let all: Vec<&str> = Mutant::ALL.iter().map(|mutant| mutant.name()).collect();
+    let all: Vec<String> = Mutant::all().into_iter().map(Mutant::name).collect();
     format!("there is no mistake called {name}; there are {}", all.join(", "))
 }
 
@@ -77,7 +81,11 @@ fn search(args: &Args, how: How2Run) -> Result<(), String> {
     let clock = SystemClock::new();
     let mut found = 0;
     let range = args.seed..args.seed.saturating_add(args.seeds);
-    let campaign = ::sim::search(range, how, |failure| {
+    let campaign = ::sim::search(range, how, |seed, failure| {
+        if seed % PROGRESS_EVERY == 0 {
+            println!("seed {seed}: {found} failures, {:.0} s", clock.monotonic().as_secs_f64());
+        }
+        let Some(failure) = failure else { return true };
         found += 1;
         if let Err(error) = keep(args, how, failure) {
             eprintln!("error: {error}");
@@ -133,30 +141,53 @@ fn show(campaign: &Campaign, seconds: f64) {
         "{} requests, {} revisions looked at, at most {} conflicts of one key after the faults",
         campaign.requests, campaign.revisions, campaign.conflicts_max
     );
-    println!("converged after the faults ended, in seconds:      seeds    p50    p99    max");
-    for (kind, times) in &campaign.converged_ms {
-        let mut times = times.clone();
-        times.sort_unstable();
-        let at = |percent: usize| times[(times.len() - 1) * percent / 100] as f64 / 1_000.0;
-        println!("  {kind:<48} {:>6} {:>6.1} {:>6.1} {:>6.1}", times.len(), at(50), at(99), at(100));
-    }
+    show_controllers(campaign);
     let seen: Vec<String> = campaign.seen.iter().map(|(what, count)| format!("{what} {count}")).collect();
-    println!("struck: {}", seen.join(", "));
+    println!("met: {}", seen.join(", "));
+    println!("never met: {}", none_or(&::sim::never(&campaign.seen)));
+}
+
+fn none_or(names: &[&str]) -> String {
+    if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
+}
+
+/// A line for each controller: when it had converged, and what that took.
+fn show_controllers(campaign: &Campaign) {
+    println!("seconds from the end of the faults until nothing was wrong any more; writes and conflicts after it:");
+    println!("  {:<34} {:>6} {:>6} {:>6} {:>6} {:>7} {:>9}", "", "seeds", "p50", "p99", "max", "writes", "conflicts");
+    for (name, figures) in &campaign.controllers {
+        let mut times = figures.converged_ms.clone();
+        times.sort_unstable();
+        let at = |percent: usize| match times.len() {
+            0 => "-".to_owned(),
+            count => format!("{:.1}", times[(count - 1) * percent / 100] as f64 / 1_000.0),
+        };
+        let (p50, p99, max) = (at(50), at(99), at(100));
+        let (writes, conflicts) = (figures.writes, figures.conflicts);
+        println!("  {name:<34} {:>6} {p50:>6} {p99:>6} {max:>6} {writes:>7} {conflicts:>9}", times.len());
+    }
+    println!("not measured, for want of a rule: {}", none_or(&::sim::unmeasured()));
 }
 
 fn mutants(args: &Args) -> Result<(), String> {
     let seeds = args.seeds.max(100);
-    let mut caught = 0;
-    for mutant in Mutant::ALL {
+    let all = Mutant::all();
+    let (mut caught, mut seeds_total, clock) = (0, 0, SystemClock::new());
+    for mutant in &all {
+        let began = clock.monotonic().as_secs_f64();
         let result = ::sim::hunt(*mutant, args.seed..args.seed + seeds);
+        let (name, seconds) = (mutant.name(), clock.monotonic().as_secs_f64() - began);
+        seeds_total += result.by.as_ref().map_or(seeds, |(count, _)| *count);
         match &result.by {
             Some((count, violation)) => {
                 caught += 1;
-                println!("caught  {:<20} after {count:>4} seeds: {violation}", mutant.name());
+                let text: String = violation.to_string().chars().take(TEXT_MAX).collect();
+                println!("caught  {name:<40} {count:>4} seeds {seconds:>7.1} s: {text}");
             }
-            None => println!("missed  {:<20} in {seeds} seeds", mutant.name()),
+            None => println!("missed  {name:<40} {seeds:>4} seeds {seconds:>7.1} s"),
         }
     }
-    println!("{caught} of {} mistakes noticed", Mutant::ALL.len());
-    if caught == Mutant::ALL.len() { Ok(()) } else { Err("a planted mistake was not noticed".to_owned()) }
+    let seconds = clock.monotonic().as_secs_f64();
+    println!("{caught} of {} mistakes noticed, {seeds_total} seeds, {seconds:.0} s", all.len());
+    if caught == all.len() { Ok(()) } else { Err("a planted mistake was not noticed".to_owned()) }
 }

@@ -99,6 +99,13 @@ fn concurrency_policies_differ() {
         assert_eq!(jobs(&world).len(), expected, "{policy}");
         let newest = if policy == "Forbid" { 100 } else { 1_000 };
         assert_eq!(jobs(&world).last(), Some(&name_at(newest)));
+        if policy == "Replace" {
+            // The old one goes first, and is not called missing after.
+            let old = world.notes.iter().position(|note| note.starts_with("SuccessfulDelete"));
+            let new = world.notes.iter().rposition(|note| note.starts_with("SuccessfulCreate"));
+            assert!(old.is_some() && old < new, "{:?}", world.notes);
+            assert!(!world.notes.iter().any(|note| note.starts_with("MissingJob")), "{:?}", world.notes);
+        }
         if policy == "Forbid" {
             assert!(world.notes.iter().any(|note| note.starts_with("JobAlreadyActive")));
             end(&mut world, &name_at(100), "Complete");
@@ -106,6 +113,23 @@ fn concurrency_policies_differ() {
             assert_eq!(jobs(&world).len(), 2, "the forbidden time is made up for when the other has ended");
         }
     }
+}
+
+#[test]
+fn what_leaves_the_active_list_is_told() {
+    let mut world = world(json!({}));
+    world.settle();
+    world.advance(100);
+    world.follow();
+    end(&mut world, &name_at(100), "Failed");
+    world.follow();
+    world.advance(900);
+    world.follow();
+    world.delete(JOB_COLLECTION, "a", &name_at(1_000), None);
+    world.follow();
+    let told: Vec<&String> = world.notes.iter().filter(|note| !note.starts_with("Successful")).collect();
+    let completed = format!("SawCompletedJob: Saw completed job: {}, condition: Failed", name_at(100));
+    assert_eq!(told, [&completed, &format!("MissingJob: Active job went missing: {}", name_at(1_000))]);
 }
 
 #[test]

@@ -8,6 +8,8 @@ use meta::ObjectExt;
 use serde_json::Value;
 use store::{Change, Event, Key, Revision, Snapshot};
 
+use crate::dice::fnv;
+
 /// An object as the oracles keep it.
 #[derive(Clone)]
 pub struct Kept {
@@ -19,6 +21,8 @@ pub struct Kept {
     pub modified: Revision,
     /// Whether it survives a restart.
     pub durable: bool,
+    /// Whether it was there from the beginning.
+    pub is_original: bool,
 }
 
 /// The world as told by events.
@@ -27,6 +31,9 @@ pub struct Ledger {
     objects: BTreeMap<Key, Kept>,
     by_owner: BTreeMap<String, BTreeSet<Key>>,
     by_uid: BTreeMap<String, Key>,
+    by_namespace: BTreeMap<String, BTreeSet<Key>>,
+    /// The sum of the objects' essences: two worlds that mean the same have the same.
+    essence: u64,
     /// The newest revision told.
     pub revision: Revision,
 }
@@ -38,8 +45,17 @@ impl Ledger {
         for collection in snapshot.collections() {
             for (item, entry) in snapshot.items(collection) {
                 let key = Key { collection: Arc::clone(collection), item: Arc::clone(item) };
-                ledger.put(key, kept(entry));
+                ledger.put(key, Kept { is_original: true, ..kept(entry) });
             }
+        }
+        ledger
+    }
+
+    /// The same world after a restart, as a state has it: what was there from the beginning still was.
+    pub fn anew(&self, snapshot: &Snapshot) -> Ledger {
+        let mut ledger = Ledger::of(snapshot);
+        for (key, kept) in &mut ledger.objects {
+            kept.is_original = self.objects.get(key).is_some_and(|known| known.is_original);
         }
         ledger
     }
@@ -77,6 +93,10 @@ impl Ledger {
         if !kept.tree.uid().is_empty() {
             self.by_uid.insert(kept.tree.uid().to_owned(), key.clone());
         }
+        if let Some((namespace, _)) = key.item.split_once('/') {
+            self.by_namespace.entry(namespace.to_owned()).or_default().insert(key.clone());
+        }
+        self.essence = self.essence.wrapping_add(essence_of(&key, &kept));
         self.objects.insert(key, kept);
     }
 
@@ -91,6 +111,17 @@ impl Ledger {
             }
         }
         self.by_uid.remove(old.tree.uid());
+        if let Some((namespace, _)) = key.item.split_once('/')
+            && let Some(inside) = self.by_namespace.get_mut(namespace)
+        {
+            inside.remove(key);
+        }
+        self.essence = self.essence.wrapping_sub(essence_of(key, &old));
+    }
+
+    /// A number that is the same for two states that mean the same.
+    pub fn essence(&self) -> u64 {
+        self.essence
     }
 
     /// One object.
@@ -108,11 +139,50 @@ impl Ledger {
         self.by_uid.get(uid).and_then(|key| self.objects.get(key)).map(|kept| &kept.tree)
     }
 
+    /// Whoever has this uid, and its key.
+    pub fn living_key(&self, uid: &str) -> Option<(&Key, &Value)> {
+        let key = self.by_uid.get(uid)?;
+        self.objects.get(key).map(|kept| (key, &*kept.tree))
+    }
+
+    /// The keys of the objects that name `uid` among their owners.
+    pub fn owned_keys(&self, uid: &str) -> impl Iterator<Item = &Key> {
+        self.by_owner.get(uid).into_iter().flatten()
+    }
+
+    /// The keys of everything in a namespace.
+    pub fn keys_of_namespace(&self, namespace: &str) -> impl Iterator<Item = &Key> {
+        self.by_namespace.get(namespace).into_iter().flatten()
+    }
+
+    fn range<'l>(
+        &'l self,
+        collection: &'l str,
+        namespace: &str,
+    ) -> impl Iterator<Item = (&'l Key, &'l Kept)> + use<'l> {
+        let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}/") };
+        let from = Key::new(collection, &*prefix);
+        let inside = move |(key, _): &(&Key, &Kept)| &*key.collection == collection && key.item.starts_with(&prefix);
+        self.objects.range(from..).take_while(inside)
+    }
+
+    /// The keys of a collection's objects, in a namespace or (empty) in all.
+    pub fn keys_in<'l>(&'l self, collection: &'l str, namespace: &str) -> impl Iterator<Item = &'l Key> + use<'l> {
+        self.range(collection, namespace).map(|(key, _)| key)
+    }
+
+    /// The objects of a collection in a namespace.
+    pub fn list_in<'l>(
+        &'l self,
+        collection: &'l str,
+        namespace: &str,
+    ) -> impl Iterator<Item = &'l Arc<Value>> + use<'l> {
+        self.range(collection, namespace).map(|(_, kept)| &kept.tree)
+    }
+
     /// The objects of a collection.
     pub fn list<'l>(&'l self, collection: &'l str) -> impl Iterator<Item = &'l Arc<Value>> {
-        let from = Key::new(collection, "");
-        let inside = move |(key, _): &(&Key, &Kept)| &*key.collection == collection;
-        self.objects.range(from..).take_while(inside).map(|(_, kept)| &kept.tree)
+        self.list_in(collection, "")
     }
 
     /// The objects that name `uid` among their owners, of one collection.
@@ -157,6 +227,35 @@ fn kept(entry: &store::Entry) -> Kept {
         bytes: entry.value.clone(),
         modified: entry.modified,
         durable: entry.is_durable(),
+        is_original: false,
+    }
+}
+
+/// A hash of what an object means: no identities, counters or times.
+fn essence_of(key: &Key, kept: &Kept) -> u64 {
+    if !kept.durable {
+        return 0;
+    }
+    let name = if kept.tree.controller_ref().is_some() { "" } else { &key.item };
+    essence(&kept.tree, fnv(fnv(0xcbf2_9ce4_8422_2325, key.collection.as_bytes()), name.as_bytes()))
+}
+
+fn essence(value: &Value, hash: u64) -> u64 {
+    const PASSING: &[&str] = &["uid", "resourceVersion", "generation", "observedGeneration", "name", "generateName"];
+    match value {
+        Value::Object(map) => map.iter().fold(hash, |hash, (field, value)| {
+            if PASSING.contains(&field.as_str())
+                || field.ends_with("Time")
+                || field.ends_with("Timestamp")
+                || field.ends_with("At")
+            {
+                return hash;
+            }
+            essence(value, fnv(hash, field.as_bytes()))
+        }),
+        Value::Array(items) => items.iter().fold(fnv(hash, b"["), |hash, item| essence(item, hash)),
+        Value::String(text) => fnv(hash, text.as_bytes()),
+        other => fnv(hash, other.to_string().as_bytes()),
     }
 }
 

@@ -6,6 +6,7 @@
 //! acknowledged is there.
 
 mod guarantee;
+mod judge;
 mod ledger;
 mod matches;
 mod safety;
@@ -14,14 +15,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use meta::ObjectExt;
-use serde_json::Value;
 use store::{Collection, Event, Key, Revision, Snapshot};
 
-use crate::dice::fnv;
 use crate::report::Violation;
-use crate::server::{Reply, Wire, base_snapshot};
+use crate::server::{Reply, START, Wire, base_snapshot};
 use crate::world::BOUND_MS;
+use judge::Judge;
 use ledger::Ledger;
+use matches::Facts;
 use safety::Safety;
 
 /// Durable writes in the quiet phase, for each object that is there and once more: everything may be written anew a
@@ -56,6 +57,13 @@ pub struct Scene<'s> {
     pub events: &'s [Event],
     /// Nodes that are away.
     pub nodes_down: &'s BTreeSet<String>,
+    /// Controllers that ran twice at some time.
+    pub twins: &'s BTreeSet<&'static str>,
+}
+
+/// Controllers that no rule of convergence is about.
+pub fn unjudged(controllers: &[&'static str]) -> Vec<&'static str> {
+    Judge::without_rule(controllers)
 }
 
 /// All of them.
@@ -66,15 +74,11 @@ pub struct Oracles {
     pub revisions: u64,
     ledger: Ledger,
     safety: Safety,
-    present: BTreeSet<&'static str>,
+    judge: Judge,
     authors: BTreeMap<Revision, Author>,
     acknowledged: Revision,
     quiet_at: Option<u64>,
-    /// By kind: when something was wrong last.
-    wrong_at: BTreeMap<&'static str, u64>,
-    /// What is wrong now.
-    wrong: Vec<(&'static str, String)>,
-    writes: u64,
+    writes: BTreeMap<String, u64>,
     conflicts: BTreeMap<(String, String), u64>,
     states: BTreeMap<u64, u32>,
 }
@@ -90,13 +94,11 @@ impl Oracles {
             revisions: 0,
             ledger: if is_base { BASE.clone() } else { Ledger::of(snapshot) },
             safety: Safety::default(),
-            present: present.iter().copied().collect(),
+            judge: Judge::new(&present.iter().copied().collect()),
             authors: BTreeMap::new(),
             acknowledged: snapshot.revision(),
             quiet_at: None,
-            wrong_at: BTreeMap::new(),
-            wrong: Vec::new(),
-            writes: 0,
+            writes: BTreeMap::new(),
             conflicts: BTreeMap::new(),
             states: BTreeMap::new(),
         }
@@ -141,8 +143,16 @@ impl Oracles {
     /// The quiet phase begins.
     pub fn quiet(&mut self, at: u64) {
         self.quiet_at = Some(at);
-        self.writes = 0;
-        self.judge(at);
+        self.judge_all(at);
+    }
+
+    /// The wall clock of the quiet phase, which no longer jumps.
+    fn seconds(at: u64) -> i64 {
+        START.as_secs() + (at / 1_000_000) as i64
+    }
+
+    fn judge_all(&mut self, at: u64) {
+        self.judge.all(at, &Facts { ledger: &self.ledger, now: Oracles::seconds(at) });
     }
 
     /// Looks at one revision.
@@ -150,9 +160,15 @@ impl Oracles {
         self.revisions += 1;
         let author = scene.events.first().and_then(|event| self.authors.remove(&event.revision));
         let mut durable = false;
+        let mut concerned = BTreeSet::new();
+        let now = Oracles::seconds(scene.at);
         for event in scene.events {
             let old = self.ledger.get(&event.key).map(|kept| kept.tree.clone());
             durable |= event.entry.is_durable();
+            if self.quiet_at.is_some() {
+                self.judge.concerned(&self.ledger, event, &[old.as_deref()], &mut concerned);
+                self.judge.time(scene.at, &Facts { ledger: &self.ledger, now }, &concerned);
+            }
             if let Err(text) = self.ledger.tell(event) {
                 self.broken("store", "watch", scene.at, text);
             }
@@ -161,6 +177,9 @@ impl Oracles {
                 self.broken("E6", rule, scene.at, text);
             }
             let new = self.ledger.get(&event.key).map(|kept| kept.tree.clone());
+            if self.quiet_at.is_some() {
+                self.judge.concerned(&self.ledger, event, &[new.as_deref()], &mut concerned);
+            }
             if let Some(author) = &author
                 && let Err(text) = guarantee::check(author, event, old.as_deref(), new.as_deref())
             {
@@ -168,6 +187,7 @@ impl Oracles {
             }
         }
         if let Some(quiet_at) = self.quiet_at {
+            concerned.iter().for_each(|key| self.judge.one(scene.at, &Facts { ledger: &self.ledger, now }, key));
             self.quiet_revision(scene, author.as_ref(), durable, quiet_at);
         }
     }
@@ -183,9 +203,9 @@ impl Oracles {
         if !durable {
             return;
         }
-        self.writes += 1;
+        *self.writes.entry(by.clone()).or_default() += 1;
         let most = WRITES_FREE + WRITES_PER_OBJECT_MAX * self.ledger.list("core/pods").count() as u64;
-        if self.writes > most {
+        if self.writes.values().sum::<u64>() > most {
             self.broken(
                 "E4",
                 "writes",
@@ -197,35 +217,23 @@ impl Oracles {
         if let Some(((who, path), count)) = busiest.map(|(key, count)| (key.clone(), *count)) {
             self.broken("E4", "conflicts", scene.at, format!("{who} was refused {count} times at {path}"));
         }
-        self.judge(scene.at);
-        if late && !self.wrong.is_empty() {
+        if late && !self.judge.is_content() {
             self.broken("E2", "stable", scene.at, self.wrong_text());
         }
         self.lasso(scene.at);
     }
 
-    fn judge(&mut self, at: u64) {
-        self.wrong = matches::problems(&self.ledger, &self.present);
-        for (kind, _) in &self.wrong {
-            self.wrong_at.insert(kind, at);
-        }
-    }
-
     fn wrong_text(&self) -> String {
-        let texts: Vec<&str> = self.wrong.iter().take(5).map(|(_, text)| text.as_str()).collect();
-        format!("{} (of {} problems)", texts.join("; "), self.wrong.len())
+        let texts: Vec<String> = self.judge.wrong().take(5).collect();
+        format!("{} (of {} problems)", texts.join("; "), self.judge.wrong().count())
     }
 
     /// A wrong state that comes back again and again will do so for ever.
     fn lasso(&mut self, at: u64) {
-        if self.wrong.is_empty() {
+        if self.judge.is_content() {
             return;
         }
-        let hash = self.ledger.all().filter(|(_, kept)| kept.durable).fold(0u64, |sum, (key, kept)| {
-            let name = if kept.tree.controller_ref().is_some() { "" } else { &key.item };
-            let start = fnv(fnv(0xcbf2_9ce4_8422_2325, key.collection.as_bytes()), name.as_bytes());
-            sum.wrapping_add(essence(&kept.tree, start))
-        });
+        let hash = self.ledger.essence();
         let seen = self.states.entry(hash).or_default();
         *seen += 1;
         if *seen > LASSO_MAX {
@@ -241,8 +249,11 @@ impl Oracles {
             self.broken("store", "revision", at, text);
         }
         self.compare(at, snapshot, uncertain);
-        self.ledger = Ledger::of(snapshot);
+        self.ledger = self.ledger.anew(snapshot);
         self.authors.clear();
+        if self.quiet_at.is_some() {
+            self.judge_all(at);
+        }
     }
 
     /// The store holds exactly what was told of it, but for keys whose writes nobody acknowledged.
@@ -256,35 +267,40 @@ impl Oracles {
 
     /// The run is over: what is wrong now stays wrong.
     pub fn finish(&mut self, at: u64, quiet_at: u64) {
-        self.judge(at);
-        if !self.wrong.is_empty() {
+        // Everything anew: what was kept up to date must say the same.
+        let kept: Vec<String> = self.judge.wrong().collect();
+        self.judge_all(at);
+        let anew: Vec<String> = self.judge.wrong().collect();
+        if let Some(one) = anew.iter().find(|one| !kept.contains(one)).or(kept.iter().find(|one| !anew.contains(one)))
+            && !one.contains("outlived")
+            && !one.contains("tolerate")
+        {
+            self.broken("law", "judge", at, format!("the judgement was not kept up to date: {one}"));
+        }
+        if !self.judge.is_content() {
             let text = format!("{} s after the faults ended: {}", (at - quiet_at) / 1_000_000, self.wrong_text());
             self.broken("E1", "converge", at, text);
         }
     }
 
-    /// For each kind that was ever wrong in the quiet phase: how long after its beginning it was wrong last.
+    /// For each controller that had something to do: how long after the beginning of the quiet phase anything of its was
+    /// wrong last.
     pub fn converged_ms(&self, quiet_at: u64) -> BTreeMap<&'static str, u64> {
-        self.wrong_at.iter().map(|(kind, at)| (*kind, at.saturating_sub(quiet_at) / 1_000)).collect()
+        let span = |at: Option<u64>| at.map_or(0, |at| at.saturating_sub(quiet_at) / 1_000);
+        self.judge.last_wrong().map(|(controller, at)| (controller, span(at))).collect()
     }
-}
 
-/// A hash of what matters: no identities, counters or times.
-fn essence(value: &Value, hash: u64) -> u64 {
-    const PASSING: &[&str] = &["uid", "resourceVersion", "generation", "observedGeneration", "name", "generateName"];
-    match value {
-        Value::Object(map) => map.iter().fold(hash, |hash, (field, value)| {
-            if PASSING.contains(&field.as_str())
-                || field.ends_with("Time")
-                || field.ends_with("Timestamp")
-                || field.ends_with("At")
-            {
-                return hash;
-            }
-            essence(value, fnv(hash, field.as_bytes()))
-        }),
-        Value::Array(items) => items.iter().fold(fnv(hash, b"["), |hash, item| essence(item, hash)),
-        Value::String(text) => fnv(hash, text.as_bytes()),
-        other => fnv(hash, other.to_string().as_bytes()),
+    /// Durable writes in the quiet phase, by author.
+    pub fn writes(&self) -> &BTreeMap<String, u64> {
+        &self.writes
+    }
+
+    /// Conflicts in the quiet phase, by author.
+    pub fn conflicts(&self) -> BTreeMap<String, u64> {
+        let mut by: BTreeMap<String, u64> = BTreeMap::new();
+        for ((who, _), count) in &self.conflicts {
+            *by.entry(who.clone()).or_default() += count;
+        }
+        by
     }
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 use store::{Change, Event};
 
 use super::ledger::Ledger;
-use super::matches::{is_active, pods_of};
+use super::matches::{is_active, is_ready, pods_of, selector, selects};
 use super::{Author, Scene};
 
 /// For how long a spec that was lowered may still be acted on: the longest lag, pause and delivery together.
@@ -45,8 +45,9 @@ impl Safety {
             "core/pods" => {
                 broken.extend(self.binding(event, old, new.as_deref()));
                 broken.extend(not_removed_by_others(event, old, author, scene));
+                broken.extend(disrupted(scene, event, old, new.as_deref(), ledger, author));
                 if event.change == Change::Created {
-                    broken.extend(new.as_deref().and_then(|pod| self.overshoot(scene.at, pod, ledger)));
+                    broken.extend(new.as_deref().and_then(|pod| self.overshoot(scene, pod, ledger)));
                     broken.extend(new.as_deref().and_then(|pod| quota(pod, ledger)));
                 }
             }
@@ -115,10 +116,18 @@ impl Safety {
         recent.map(|(_, (_, size))| *size).max()
     }
 
-    /// A ReplicaSet never has more active pods of its making than it asked for lately.
-    fn overshoot(&self, at: u64, pod: &Value, ledger: &Ledger) -> Option<Broken> {
+    /// A ReplicaSet never has more active pods of its making than it asked for lately. Two instances of its controller
+    /// at a time may make one too many: a child's name follows from the revision of its owner, which the one may have
+    /// written (its status) before the other has seen the child. Nothing runs two of them but a plan.
+    fn overshoot(&self, scene: &Scene<'_>, pod: &Value, ledger: &Ledger) -> Option<Broken> {
+        let at = scene.at;
         let owner = pod.controller_ref()?;
-        if !matches!(owner.text(&["kind"]), "ReplicaSet" | "ReplicationController") {
+        let controller = match owner.text(&["kind"]) {
+            "ReplicaSet" => "replicaset",
+            "ReplicationController" => "replication",
+            _ => return None,
+        };
+        if scene.twins.contains(controller) {
             return None;
         }
         let uid = owner.text(&["uid"]);
@@ -216,10 +225,34 @@ fn not_removed_by_others(
     })
 }
 
+/// An eviction of a ready pod takes its disruption from the pod's budget in the same revision, or does not happen.
+fn disrupted(
+    scene: &Scene<'_>,
+    event: &Event,
+    old: Option<&Value>,
+    new: Option<&Value>,
+    ledger: &Ledger,
+    author: Option<&Author>,
+) -> Option<Broken> {
+    let begins = old.is_some_and(|old| is_active(old) && is_ready(old)) && new.is_none_or(|new| new.is_deleting());
+    if author?.who != "user evictor" || !begins {
+        return None;
+    }
+    let of = |budget: &&std::sync::Arc<Value>| selects(selector(budget), old.unwrap_or(&Value::Null));
+    let budget = ledger.list_in("policy/poddisruptionbudgets", old?.namespace()).find(of)?;
+    let told = |other: &Event| {
+        *other.key.collection == *"policy/poddisruptionbudgets"
+            && other.key.item.ends_with(&format!("/{}", budget.name()))
+    };
+    let paid = scene.events.iter().any(told);
+    (!paid).then(|| ("disruption", format!("{} is evicted and its budget {} not charged", event.key, budget.name())))
+}
+
 /// No namespace has more pods than its quota allows.
 fn quota(pod: &Value, ledger: &Ledger) -> Option<Broken> {
-    let quotas = ledger.list("core/resourcequotas").filter(|quota| quota.namespace() == pod.namespace());
-    let pods = ledger.list("core/pods").filter(|other| other.namespace() == pod.namespace());
+    let mut quotas = ledger.list_in("core/resourcequotas", pod.namespace()).peekable();
+    quotas.peek()?;
+    let pods = ledger.list_in("core/pods", pod.namespace());
     let counted = pods.filter(|pod| !matches!(pod.text(&["status", "phase"]), "Succeeded" | "Failed")).count() as i64;
     for quota in quotas {
         // A quota counts from when its status does.

@@ -108,6 +108,30 @@ fn an_error_of_the_medium_stops_everything() {
     failing(Trouble { room_bytes: Some(70), ..Trouble::default() });
 }
 
+/// The process stops at an error, the next one goes on on the same machine, and then the power fails.
+#[test]
+fn what_a_failed_sync_left_in_memory_is_not_built_upon() {
+    let troubles = [
+        Trouble { sync_fails_in: Some(1), ..Trouble::default() },
+        Trouble { append_fails_in: Some(1), ..Trouble::default() },
+    ];
+    for trouble in troubles {
+        let vfs = sim();
+        let store = open(&vfs, &by_hand());
+        put(&store, "a", "before").expect("committed");
+        vfs.trouble(trouble);
+        assert!(put(&store, "b", "refused").is_err());
+        store.0.abandon();
+        let same_machine = Arc::new(SimVfs::new(vfs.medium().killed()));
+        let store = open(&same_machine, &by_hand());
+        put(&store, "c", "after").expect("committed");
+        let shown = items(&store.snapshot());
+        store.0.abandon();
+        let again = open(&restarted(&same_machine), &by_hand());
+        assert_eq!(items(&again.snapshot()), shown, "{trouble:?}");
+    }
+}
+
 #[test]
 fn one_process_at_a_time() {
     let directory = tempfile::tempdir().expect("a temporary directory");

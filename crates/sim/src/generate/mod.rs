@@ -1,6 +1,9 @@
 //! Plans from seeds: which workloads there are, what users do to them, and what goes wrong. Every class of fault is on
 //! in half of the seeds and its rate drawn anew, so that each is met alone, in pairs and in company.
 
+mod cluster;
+mod storage;
+
 use serde_json::{Value, json};
 
 use crate::dice::Dice;
@@ -27,6 +30,10 @@ const WORKLOADS: &[Workload] = &[
     ("namespace", &["namespace"], Draft::namespaces),
     ("custom", &["crd-naming", "crd-finalizer"], Draft::custom),
     ("quota", &["replicaset"], Draft::quotas),
+    ("budget", &["disruption"], Draft::budgets),
+    ("roles", &["clusterrole-aggregation"], Draft::roles),
+    ("mirrored", &["endpointslicemirroring"], Draft::mirrored),
+    ("claims", &["persistent-volume-binder"], Draft::claims),
 ];
 
 struct Draft {
@@ -44,6 +51,9 @@ pub fn generate(seed: u64, rooms: &[String]) -> Plan {
     let apart = dice.percent(50);
     let draft = Draft { dice, end_ms, entries: std::cell::RefCell::default() };
     draft.workloads(rooms);
+    if draft.dice.percent(20) {
+        draft.nodes(nodes);
+    }
     draft.faults(rooms, nodes, medium);
     let mut entries = draft.entries.into_inner();
     entries.sort_by_key(|entry| entry.at_ms);
@@ -85,7 +95,7 @@ impl Draft {
         }
         let mut any = false;
         for (_, needs, make) in WORKLOADS.iter().filter(|(_, needs, _)| has(needs)) {
-            if self.dice.percent(35) || (needs.len() == 2 && needs[0] == "deployment" && self.dice.percent(40)) {
+            if self.dice.percent(30) || (needs.len() == 2 && needs[0] == "deployment" && self.dice.percent(40)) {
                 any = true;
                 make(self, NAMESPACES[self.dice.below(2) as usize]);
             }
@@ -229,13 +239,28 @@ impl Draft {
     fn stateful_sets(&self, namespace: &str) {
         let at = self.time(1_000) / 2;
         let policy = if self.dice.percent(50) { "OrderedReady" } else { "Parallel" };
-        let body = json!({
+        let mut body = json!({
             "apiVersion": "apps/v1", "kind": "StatefulSet", "metadata": {"name": "db"},
             "spec": {
                 "replicas": self.dice.between(1, 4), "serviceName": "db", "podManagementPolicy": policy,
                 "selector": {"matchLabels": {"app": "db"}}, "template": self.template("db", true),
             },
         });
+        if self.dice.percent(35) {
+            self.volumes(self.dice.between(2, 6));
+            body["spec"]["volumeClaimTemplates"] = json!([{
+                "metadata": {"name": "data"},
+                "spec": {
+                    "accessModes": ["ReadWriteOnce"], "storageClassName": "by-hand",
+                    "resources": {"requests": {"storage": "1Gi"}},
+                },
+            }]);
+            let fate = || self.dice.pick(&["Retain", "Delete"]).copied();
+            body["spec"]["persistentVolumeClaimRetentionPolicy"] = json!({"whenDeleted": fate(), "whenScaled": fate()});
+        }
+        if self.dice.percent(20) {
+            body["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
+        }
         let all = format!("/apis/apps/v1/namespaces/{namespace}/statefulsets");
         let path = format!("{all}/db");
         self.create(at, &all, &body);
@@ -257,10 +282,33 @@ impl Draft {
     }
 
     fn job_spec(&self) -> Value {
-        json!({
+        let mut spec = json!({
             "completions": self.dice.between(1, 5), "parallelism": self.dice.between(1, 3),
             "backoffLimit": self.dice.between(0, 2), "template": self.template("job", false),
-        })
+        });
+        if self.dice.percent(30) {
+            spec["completionMode"] = json!("Indexed");
+            if self.dice.percent(40) {
+                spec["backoffLimitPerIndex"] = json!(self.dice.below(2));
+            }
+        }
+        if self.dice.percent(25) {
+            spec["ttlSecondsAfterFinished"] = json!(self.dice.between(0, 60));
+        }
+        if self.dice.percent(20) {
+            spec["activeDeadlineSeconds"] = json!(self.dice.between(1, 60));
+        }
+        if self.dice.percent(20) {
+            spec["podReplacementPolicy"] = json!("Failed");
+        }
+        if self.dice.percent(20) {
+            let action = self.dice.pick(&["FailJob", "Ignore", "Count"]).copied();
+            spec["podFailurePolicy"] = json!({"rules": [{
+                "action": action, "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+            }]});
+            spec["podReplacementPolicy"] = json!("Failed");
+        }
+        spec
     }
 
     fn jobs(&self, namespace: &str) {
@@ -366,6 +414,17 @@ impl Draft {
         self.deletion(&format!("{definitions}/widgets.sim.setpoint.dev"), at + 3_000, 50, &body);
     }
 
+    /// Every part restarts, one after the other, as in an upgrade.
+    fn upgrade(&self, rooms: &[String]) {
+        let (start, step) = (self.time(3_000), self.dice.between(200, 2_000));
+        for (index, room) in rooms.iter().enumerate() {
+            let at = (start + index as u64 * step).min(self.end_ms - 1);
+            let down_ms = self.dice.between(1, step * 2);
+            self.at(at, What::Crash { room: room.clone(), after_messages: 0, down_ms });
+        }
+        self.at((start + step).min(self.end_ms - 1), What::ServerCrash { power: false, down_ms: step });
+    }
+
     fn quotas(&self, namespace: &str) {
         let body = json!({
             "apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "few"},
@@ -427,8 +486,17 @@ impl Draft {
             let by_ms = self.dice.between(0, 120_000) as i64 - 60_000;
             self.at(self.time(1_000), What::ClockJump { by_ms });
         }
+        if self.dice.percent(10) {
+            self.upgrade(rooms);
+        }
         if self.dice.percent(30) {
             self.at(self.time(1_000), What::Compact);
+        }
+        if medium == Medium::Disk && self.dice.percent(30) {
+            let (syncs, appends) =
+                if self.dice.percent(50) { (self.dice.between(1, 30), 0) } else { (0, self.dice.between(1, 60)) };
+            let down_ms = self.dice.logarithmic(10, 10_000);
+            self.at(self.time(1_000), What::DiskFault { syncs, appends, down_ms });
         }
         if medium == Medium::Disk && on() {
             let (for_ms, sync_ms) = (self.dice.logarithmic(1_000, 60_000), self.dice.logarithmic(1, 1_000));
