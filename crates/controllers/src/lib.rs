@@ -3,6 +3,8 @@
 mod claim;
 mod cluster_role_aggregation;
 mod condition_list;
+#[cfg(test)]
+mod crash_points;
 mod crd_finalizer;
 mod crd_status;
 mod cron_job;

@@ -18,6 +18,17 @@ pub(crate) const START: Time = Time::from_secs(1_700_000_000);
 /// A look at one state.
 pub(crate) type Inspect = Box<dyn Fn(&View)>;
 
+/// What may befall a write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// It is committed, and whether or not anybody hears of it every controller dies and starts anew.
+    Crash,
+    /// It is committed, its answer is lost, and the key is decided on again before the view has it.
+    LostAnswer,
+    /// It never arrives, and every controller dies and starts anew.
+    CrashBefore,
+}
+
 pub(crate) struct World {
     store: Mem,
     mirror: Mirror,
@@ -37,6 +48,12 @@ pub(crate) struct World {
     pub crashing: bool,
     /// Every action is sent twice, as after a lost answer.
     pub repeating: bool,
+    /// What befalls one write, counted from 0.
+    pub fault: Option<(usize, Fault)>,
+    /// Writes performed so far.
+    pub writes: usize,
+    /// The next turn is decided on an old view.
+    is_behind: bool,
     /// Looks at every state on the way.
     pub inspect: Option<Inspect>,
 }
@@ -59,6 +76,9 @@ impl World {
             notes: Vec::new(),
             crashing: false,
             repeating: false,
+            fault: None,
+            writes: 0,
+            is_behind: false,
             inspect: None,
         }
     }
@@ -169,7 +189,9 @@ impl World {
 
     fn run(&mut self) {
         for _ in 0..TURNS_MAX {
-            self.hear();
+            if !std::mem::take(&mut self.is_behind) {
+                self.hear();
+            }
             let now = self.now;
             for (due, wakes) in self.due.iter_mut().zip(&mut self.wakes) {
                 due.extend(wakes.extract_if(.., |_, at| *at <= now).map(|(key, _)| key));
@@ -194,8 +216,11 @@ impl World {
     fn turn(&mut self, index: usize, key: StoreKey) {
         let refusal = self.refusals[index].get(&key);
         let turn = (self.controllers[index].turn)(self.mirror.view(), &key, self.now, refusal);
-        let again = (self.controllers[index].turn)(&self.view(), &key, self.now, refusal);
-        assert_eq!(turn, again, "the same input gave another output");
+        let anew = self.view();
+        if anew.revision() == self.mirror.view().revision() {
+            let again = (self.controllers[index].turn)(&anew, &key, self.now, refusal);
+            assert_eq!(turn, again, "the same input gave another output");
+        }
         assert_eq!(turn.violation, None, "{key}: {:#?}", turn.effects);
         self.notes.extend(turn.notes.iter().filter(|n| n.severity.is_some()).map(text));
         self.wakes[index].remove(&key);
@@ -211,13 +236,29 @@ impl World {
                 self.wakes[index].insert(key, self.now.after(Duration::from_secs(1)));
                 return;
             }
+            let fault = self.fault.filter(|(index, _)| *index == self.writes).map(|(_, fault)| fault);
+            if fault == Some(Fault::CrashBefore) {
+                self.writes += 1;
+                return self.die();
+            }
             match self.perform(effect.action.clone()) {
                 Ok(()) => {
+                    self.writes += 1;
                     if self.repeating {
                         let _ = self.perform(effect.action);
                     }
                     self.notes.extend(effect.note.iter().filter(|n| n.severity.is_some()).map(text));
                     self.log.push(line);
+                    match fault {
+                        // What is known of the answer dies with who knew it.
+                        Some(Fault::Crash) => return self.die(),
+                        Some(Fault::LostAnswer) => {
+                            self.is_behind = true;
+                            self.due[index].insert(key);
+                            return;
+                        }
+                        _ => {}
+                    }
                 }
                 Err(why) => {
                     self.log.push(format!("{line} REFUSED: {why}"));
@@ -232,6 +273,15 @@ impl World {
             }
         }
         self.refusals[index].forget(&key);
+    }
+
+    /// Every controller forgets all it knew and looks at everything.
+    fn die(&mut self) {
+        self.wakes.iter_mut().for_each(BTreeMap::clear);
+        self.due.iter_mut().for_each(BTreeSet::clear);
+        self.refusals.iter_mut().for_each(|refusals| *refusals = Refusals::default());
+        self.mirror = Mirror::of(&self.store);
+        self.wake_all();
     }
 
     fn denied(&self, line: &str) -> Option<String> {

@@ -285,7 +285,8 @@ mod tests {
     fn a_class_stays_while_a_claim_has_it() {
         let mut world = World::new([Controller::of::<ClassProtectionController>()]);
         world.put(CLASS_COLLECTION, json!({"metadata": {"name": "gold"}}));
-        let claim = json!({"metadata": {"name": "data", "namespace": "a"}, "spec": {"volumeAttributesClassName": "gold"}});
+        let claim =
+            json!({"metadata": {"name": "data", "namespace": "a"}, "spec": {"volumeAttributesClassName": "gold"}});
         world.put(CLAIM_COLLECTION, claim);
         assert_eq!(world.settle(), ["patch volumeattributesclasses gold"]);
         world.delete(CLASS_COLLECTION, "", "gold", None);

@@ -196,7 +196,12 @@ impl Oracles {
         let late = scene.at > quiet_at + BOUND_MS * 1_000;
         let by = author.map_or("nobody", |author| &author.who).to_owned();
         let leases = scene.events.iter().all(|event| &*event.key.collection == "coordination.k8s.io/leases");
-        if late && !leases {
+        // A warning is repeated for as long as what it warns of lasts: a quota is full, a pod fits nowhere.
+        let warnings = scene.events.iter().all(|event| {
+            let kept = self.ledger.get(&event.key);
+            &*event.key.collection == "core/events" && kept.is_some_and(|kept| kept.tree.text(&["type"]) == "Warning")
+        });
+        if late && !leases && !warnings {
             let keys: Vec<String> = scene.events.iter().map(|event| event.key.to_string()).collect();
             self.broken("E3", "silent", scene.at, format!("{by} writes {} though all is quiet", keys.join(", ")));
         }
