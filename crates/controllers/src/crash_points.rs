@@ -82,6 +82,7 @@ fn every_controller_has_a_scenario() {
 #[test]
 fn every_write_may_be_the_last() {
     let mut points = 0;
+    let mut differences = Vec::new();
     for scenario in SCENARIOS {
         let about = format!("{} {}", scenario.controllers[0], scenario.name);
         let (end, writes) = play(scenario, None);
@@ -89,11 +90,21 @@ fn every_write_may_be_the_last() {
         for index in 0..writes {
             for fault in FAULTS {
                 points += 1;
-                assert_eq!(play(scenario, Some((index, fault))).0, end, "{about}: {fault:?} at write {index}");
+                let struck = play(scenario, Some((index, fault))).0;
+                if struck != end {
+                    differences.push(format!("{about}: {fault:?} at write {index}: {}", difference(&struck, &end)));
+                }
             }
         }
     }
+    assert_eq!(differences, Vec::<String>::new());
     assert!(points >= 300, "{points} points only");
+}
+
+/// The first thing that is in one of two ends only.
+fn difference(struck: &[String], end: &[String]) -> String {
+    let only = |these: &[String], those: &[String]| these.iter().find(|one| !those.contains(one)).cloned();
+    format!("{:?} instead of {:?}", only(struck, end), only(end, struck))
 }
 
 fn play(scenario: &Scenario, fault: Option<(usize, Fault)>) -> (Vec<String>, usize) {
@@ -122,7 +133,7 @@ fn end(world: &World) -> Vec<String> {
     for collection in view.snapshot().collections() {
         for object in view.list(collection, "") {
             let mut tree = object.tree();
-            let is_made = tree.controller_ref().is_some();
+            let is_made = tree.controller_ref().is_some() || made_up(tree.name());
             strip(&mut tree);
             if is_made {
                 tree.remove(&["metadata", "name"]);
@@ -132,6 +143,12 @@ fn end(world: &World) -> Vec<String> {
     }
     all.sort();
     all
+}
+
+/// Whether a name ends in five letters that follow from a decision.
+fn made_up(name: &str) -> bool {
+    let suffix = name.rsplit_once('-').map_or("", |(_, suffix)| suffix);
+    suffix.len() == 5 && suffix.bytes().all(|byte| b"bcdfghjklmnpqrstvwxz2456789".contains(&byte))
 }
 
 fn strip(value: &mut Value) {
@@ -150,6 +167,9 @@ fn strip(value: &mut Value) {
             map.retain(|field, _| {
                 !PASSING.contains(&field.as_str()) && !field.ends_with("Time") && !field.ends_with("Timestamp")
             });
+            if map.get("name").and_then(Value::as_str).is_some_and(made_up) {
+                map.remove("name");
+            }
             map.values_mut().for_each(strip);
         }
         Value::Array(items) => items.iter_mut().for_each(strip),
