@@ -227,7 +227,8 @@ fn ready(world: &mut World) {
                     json!([{"type": "Ready", "status": "True", "lastTransitionTime": "2023-11-14T00:00:00Z"}]);
                 pod.put(&["status"], json!({"phase": "Running", "conditions": conditions}));
                 if pod.text(&["spec", "nodeName"]).is_empty() {
-                    pod.put(&["spec", "nodeName"], "n1");
+                    let node = place(pod);
+                    pod.put(&["spec", "nodeName"], node);
                 }
             });
         }
@@ -235,6 +236,13 @@ fn ready(world: &mut World) {
     // Those which began to go when the others were ready.
     world.settle();
     remove_pods(world);
+}
+
+/// The node that a pod of a DaemonSet is meant for, or any.
+fn place(pod: &Value) -> String {
+    let required = "/spec/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution";
+    let meant = pod.pointer(&format!("{required}/nodeSelectorTerms/0/matchFields/0/values/0"));
+    meant.and_then(Value::as_str).unwrap_or("n1").to_owned()
 }
 
 fn remove_pods(world: &mut World) {

@@ -216,8 +216,9 @@ impl World {
     fn turn(&mut self, index: usize, key: StoreKey) {
         let refusal = self.refusals[index].get(&key);
         let turn = (self.controllers[index].turn)(self.mirror.view(), &key, self.now, refusal);
-        let anew = self.view();
-        if anew.revision() == self.mirror.view().revision() {
+        // A struck world is played so often that it is not asked of it.
+        if self.fault.is_none() {
+            let anew = self.view();
             let again = (self.controllers[index].turn)(&anew, &key, self.now, refusal);
             assert_eq!(turn, again, "the same input gave another output");
         }
