@@ -26,7 +26,7 @@ mod special;
 mod update;
 mod watch;
 mod write;
-mod yaml;
+pub mod yaml;
 
 pub use body::{BODY_BYTES_MAX, MediaType, Payload, decode_as};
 pub use changes::{FieldChange, change_log};

@@ -17,6 +17,8 @@ pub struct Args {
 /// What to do.
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run everything on this machine, apply files, and show how it comes to be.
+    Up(UpArgs),
     /// Run the API server with its store and controllers.
     Server(ServerArgs),
     /// Run the controllers alone, against an API server that is somewhere else.
@@ -52,6 +54,9 @@ pub struct ServerArgs {
     /// Serve the API alone: no controllers, no scheduler (simulated nodes still run).
     #[arg(long)]
     pub no_controllers: bool,
+    /// Run pods on this machine as well, as a node of this name [default name: the machine's].
+    #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
+    pub node: Option<String>,
     /// Have this many nodes whose pods are played, not run (docs/simulated-nodes.md).
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub simulated_nodes: u64,
@@ -87,6 +92,28 @@ pub struct ControllersArgs {
     /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+}
+
+/// Options of `up`.
+#[derive(Debug, clap::Args)]
+pub struct UpArgs {
+    /// File or directory of manifests (YAML or JSON) to apply; may be given several times.
+    #[arg(short = 'f', long = "filename", value_name = "PATH")]
+    pub files: Vec<PathBuf>,
+    /// What becomes of the containers when this command is stopped.
+    #[arg(long, value_enum, default_value_t = OnExit::Keep)]
+    pub on_exit: OnExit,
+    #[command(flatten)]
+    pub server: ServerArgs,
+}
+
+/// What becomes of containers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum OnExit {
+    /// They go on running; the next start takes them over.
+    Keep,
+    /// What was applied is deleted first.
+    Stop,
 }
 
 /// Where a server keeps its state.

@@ -1,10 +1,13 @@
 //! The commands: parse, choose, run; one printer for what goes wrong.
 
+mod api;
 mod args;
 mod boxtool;
 mod image;
+mod manifest;
 mod report;
 mod run;
+mod up;
 
 use std::process::ExitCode;
 

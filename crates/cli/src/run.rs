@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::CommandFactory as _;
-use server::{Config, ControllersConfig, Selection};
+use server::{Config, ControllersConfig, NodeRole, Selection};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
@@ -16,6 +16,7 @@ pub const GIT_VERSION: &str = concat!("v1.37.0+setpoint-", env!("CARGO_PKG_VERSI
 /// Runs the command asked for.
 pub fn run(args: Args) -> Result<(), CommandError> {
     match args.command {
+        Command::Up(args) => crate::up::up(&args),
         Command::Server(args) => serve(&args),
         Command::Controllers(args) => control(args),
         Command::Backup(args) => backup(&args),
@@ -34,21 +35,14 @@ pub fn run(args: Args) -> Result<(), CommandError> {
 }
 
 fn serve(args: &ServerArgs) -> Result<(), CommandError> {
-    start_logging(args.log_format);
-    let config = Config {
-        data_dir: args.data.path(),
-        listen: args.listen,
-        kubeconfig: args.kubeconfig(),
-        controllers: !args.no_controllers,
-        simulated_nodes: usize::try_from(args.simulated_nodes)?,
-        compaction_interval: std::time::Duration::from_secs(args.compaction_interval),
-        git_version: GIT_VERSION.to_owned(),
-    };
+    start_logging(args.log_format, "info");
+    let config = config_of(args)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let shown = config.kubeconfig.clone();
     runtime.block_on(async move {
         let stop = told_to_stop()?;
-        let started = move |address| {
+        let started = move |started: server::Started| {
+            let address = started.address;
             tracing::info!(%address, kubeconfig = %shown.as_deref().unwrap_or(Path::new("")).display(), "the API is served");
         };
         server::run(config, started, stop).await.map_err(CommandError::from)
@@ -56,7 +50,7 @@ fn serve(args: &ServerArgs) -> Result<(), CommandError> {
 }
 
 fn control(args: ControllersArgs) -> Result<(), CommandError> {
-    start_logging(args.log_format);
+    start_logging(args.log_format, "info");
     let config = ControllersConfig {
         kubeconfig: args.kubeconfig,
         context: args.context,
@@ -82,8 +76,30 @@ fn told_to_stop() -> std::io::Result<impl Future<Output = ()>> {
     })
 }
 
-fn start_logging(format: LogFormat) {
-    let filter = EnvFilter::try_from_env("SETPOINT_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+/// What the options of a server say.
+pub(crate) fn config_of(args: &ServerArgs) -> Result<Config, CommandError> {
+    Ok(Config {
+        data_dir: args.data.path(),
+        listen: args.listen,
+        kubeconfig: args.kubeconfig(),
+        controllers: !args.no_controllers,
+        simulated_nodes: usize::try_from(args.simulated_nodes)?,
+        node: args.node.as_ref().map(|name| NodeRole::named(node_name(name))),
+        compaction_interval: std::time::Duration::from_secs(args.compaction_interval),
+        git_version: GIT_VERSION.to_owned(),
+    })
+}
+
+/// The name of this machine's node: as given, or the machine's own.
+pub(crate) fn node_name(given: &str) -> String {
+    let own = || std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name = if given.is_empty() { own() } else { given.to_owned() };
+    let name = name.trim().to_lowercase();
+    if name.is_empty() || name == "(none)" { "localhost".to_owned() } else { name }
+}
+
+pub(crate) fn start_logging(format: LogFormat, usual: &str) {
+    let filter = EnvFilter::try_from_env("SETPOINT_LOG").unwrap_or_else(|_| EnvFilter::new(usual));
     let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => builder.with_target(false).init(),

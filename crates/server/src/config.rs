@@ -17,6 +17,8 @@ pub struct Config {
     pub controllers: bool,
     /// How many simulated nodes to have.
     pub simulated_nodes: usize,
+    /// The node that runs in this process, if one does.
+    pub node: Option<crate::NodeRole>,
     /// How long a revision can be read after newer ones came, at least; twice that at most.
     pub compaction_interval: Duration,
     /// The Kubernetes version that `/version` reports.

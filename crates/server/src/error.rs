@@ -48,6 +48,9 @@ pub enum StartError {
     /// A choice of controllers means nothing.
     #[error("{0}")]
     Controllers(String),
+    /// The node of this process cannot be started.
+    #[error("cannot start the node: {0}")]
+    Node(String),
     /// The runtime cannot be started or signals cannot be heard.
     #[error("cannot start the runtime")]
     Runtime(#[source] std::io::Error),

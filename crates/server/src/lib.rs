@@ -1,4 +1,4 @@
-//! Assembles one process from its roles: the store, the API, the controllers.
+//! Assembles one process from its roles: the store, the API, the controllers, a node.
 
 mod bootstrap;
 mod compaction;
@@ -6,6 +6,7 @@ mod config;
 mod control;
 mod error;
 mod identity;
+mod node_role;
 mod remote;
 mod roles;
 mod selection;
@@ -14,6 +15,7 @@ mod tls;
 pub use config::Config;
 pub use control::ask_backup;
 pub use error::StartError;
+pub use node_role::NodeRole;
 pub use remote::{ControllersConfig, run_controllers};
-pub use roles::{run, run_by};
+pub use roles::{Started, run, run_by};
 pub use selection::Selection;

@@ -4,7 +4,10 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use admit::UserInfo;
+use admit::user::MASTERS;
 use apiserver::{App, AppConfig, CONNECTIONS_MAX, InProcess, ServeConfig, serve};
+use client::Transport;
 use clock::{Clock, Ids, SystemClock, SystemIds};
 use driver::{DriverConfig, SchedulerConfig, Source};
 use pki::{KubeconfigEntry, Pki, PkiConfig, write_kubeconfig};
@@ -12,20 +15,31 @@ use store::Store;
 use store_disk::{Disk, Options};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use crate::bootstrap::{self, Facts};
 use crate::tls::TlsSource;
-use crate::{Config, StartError, compaction, control, identity};
+use crate::{Config, StartError, compaction, control, identity, node_role};
 
 /// How often certificates are looked at for renewal.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
 /// The kubeconfig entry's name.
 const CONTEXT: &str = "setpoint";
+/// Who the administrator is within this process.
+const ADMIN: &str = "kubernetes-admin";
 
-/// Runs a server until `stop` resolves. `started` is told the address when the API answers.
+/// What there is to know of a server that answers.
+pub struct Started {
+    /// The API's address.
+    pub address: SocketAddr,
+    /// The administrator's way to the API, within this process.
+    pub admin: Arc<dyn Transport>,
+}
+
+/// Runs a server until `stop` resolves. `started` is told when the API answers.
 pub async fn run(
     config: Config,
-    started: impl FnOnce(SocketAddr),
+    started: impl FnOnce(Started),
     stop: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
     run_by(Arc::new(SystemClock::new()), config, started, stop).await
@@ -35,7 +49,7 @@ pub async fn run(
 pub async fn run_by(
     clock: Arc<dyn Clock>,
     config: Config,
-    started: impl FnOnce(SocketAddr),
+    started: impl FnOnce(Started),
     stop: impl Future<Output = ()>,
 ) -> Result<(), StartError> {
     let ids: Arc<dyn Ids> = Arc::new(SystemIds);
@@ -75,11 +89,14 @@ pub async fn run_by(
         .then(|| tokio::spawn(driver::run_scheduler(scheduler_config(&app, &store, &clock), stopped.clone())));
     // Simulated nodes stand in for machines: they run wherever the controllers are.
     let has_brains = config.controllers || config.simulated_nodes > 0;
-    let driver = has_brains.then(|| tokio::spawn(driver::run(driver_config(&config, &app, &store, &clock), stopped)));
+    let driver =
+        has_brains.then(|| tokio::spawn(driver::run(driver_config(&config, &app, &store, &clock), stopped.clone())));
+    let node = start_node(&config, (&app, &store, &clock), address, stopped).await?;
     tokio::spawn(renew_in_time(Arc::clone(&renewal)));
     tokio::spawn(compaction::follow(Arc::clone(&store), config.compaction_interval));
     app.become_ready();
-    started(address);
+    let admin = UserInfo::new(ADMIN, [MASTERS]).authenticated();
+    started(Started { address, admin: Arc::new(InProcess::new(Arc::clone(&app), admin)) });
     let serving = ServeConfig {
         listener,
         tls: Arc::new(move || {
@@ -99,7 +116,7 @@ pub async fn run_by(
     })
     .await;
     stopping.send_replace(true);
-    for running in [scheduler, driver].into_iter().flatten() {
+    for running in [scheduler, driver, node].into_iter().flatten() {
         // A panic in the loop has been logged; what matters now is the log's orderly end.
         let _ = running.await;
     }
@@ -107,6 +124,19 @@ pub async fn run_by(
         tracing::error!(?error, "the store did not close cleanly");
     }
     Ok(())
+}
+
+/// Starts the node of this process, if there is to be one.
+async fn start_node(
+    config: &Config,
+    (app, store, clock): (&Arc<App>, &Arc<dyn Store>, &Arc<dyn Clock>),
+    address: SocketAddr,
+    stopped: watch::Receiver<bool>,
+) -> Result<Option<JoinHandle<()>>, StartError> {
+    let Some(role) = &config.node else { return Ok(None) };
+    let ips = vec![endpoint(address).unwrap_or(reachable(address))];
+    let prepared = node_role::prepare(role, &config.data_dir, app, store, clock, ips, &config.git_version).await?;
+    Ok(Some(tokio::spawn(node::run(prepared, stopped))))
 }
 
 fn make_data_dir(config: &Config) -> Result<(), StartError> {
@@ -189,7 +219,7 @@ fn driver_config(config: &Config, app: &Arc<App>, store: &Arc<dyn Store>, clock:
 }
 
 fn scheduler_config(app: &Arc<App>, store: &Arc<dyn Store>, clock: &Arc<dyn Clock>) -> SchedulerConfig {
-    let user = admit::UserInfo::new("system:kube-scheduler", Vec::<String>::new()).authenticated();
+    let user = UserInfo::new("system:kube-scheduler", Vec::<String>::new()).authenticated();
     SchedulerConfig {
         source: Source::own(Arc::clone(store), app.moved()),
         clock: Arc::clone(clock),

@@ -59,6 +59,7 @@ impl RealServer {
             kubeconfig: Some(data_dir.join("kubeconfig")),
             controllers: true,
             simulated_nodes: 0,
+            node: None,
             compaction_interval: Duration::from_secs(300),
             git_version: "v1.37.0".to_owned(),
         };
@@ -66,8 +67,8 @@ impl RealServer {
         let (started, address) = oneshot::channel();
         let by = Arc::clone(&clock);
         let running = tokio::spawn(async move {
-            let told = |address| {
-                let _ = started.send(address);
+            let told = |told: server::Started| {
+                let _ = started.send(told.address);
             };
             server::run_by(by, config, told, async { drop(stopped.await) }).await
         });

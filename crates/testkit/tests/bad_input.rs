@@ -54,8 +54,11 @@ async fn bodies_and_queries_that_are_wrong() {
         .to_string()
     };
     let get = |query: &str| (Method::GET, format!("{CONFIG_MAPS}?{query}"), JSON, Vec::new());
-    let post = |path: &str, content_type: &'static str, body: &[u8]| (Method::POST, path.to_owned(), content_type, body.to_vec());
-    let patch = |content_type: &'static str, body: &str| (Method::PATCH, kept.clone(), content_type, body.as_bytes().to_vec());
+    let post = |path: &str, content_type: &'static str, body: &[u8]| {
+        (Method::POST, path.to_owned(), content_type, body.to_vec())
+    };
+    let patch =
+        |content_type: &'static str, body: &str| (Method::PATCH, kept.clone(), content_type, body.as_bytes().to_vec());
     let rows = vec![
         // Bodies.
         (post(CONFIG_MAPS, JSON, b""), 400, "BadRequest"),
@@ -73,8 +76,16 @@ async fn bodies_and_queries_that_are_wrong() {
         (post(CONFIG_MAPS, "application/vnd.kubernetes.protobuf", b"k8s\0\xff\xff\xff\xff\xff"), 400, "BadRequest"),
         (post(CONFIG_MAPS, "text/plain", b"x"), 415, "UnsupportedMediaType"),
         // Duplicates and unknown fields count when the client says so.
-        (post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), JSON, map(r#","data":{},"data":{}"#).as_bytes()), 400, "BadRequest"),
-        (post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), JSON, map(r#","datum":{}"#).as_bytes()), 400, "BadRequest"),
+        (
+            post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), JSON, map(r#","data":{},"data":{}"#).as_bytes()),
+            400,
+            "BadRequest",
+        ),
+        (
+            post(&format!("{CONFIG_MAPS}?fieldValidation=Strict"), JSON, map(r#","datum":{}"#).as_bytes()),
+            400,
+            "BadRequest",
+        ),
         // Names.
         (post(CONFIG_MAPS, JSON, named("..").as_bytes()), 422, "Invalid"),
         (post(CONFIG_MAPS, JSON, named("a/b").as_bytes()), 422, "Invalid"),
@@ -109,7 +120,11 @@ async fn bodies_and_queries_that_are_wrong() {
         ((Method::GET, "/api/v1/namespaces/../pods".to_owned(), JSON, Vec::new()), 404, "NotFound"),
         ((Method::GET, "/api/v1/namespaces/a%2fb/pods".to_owned(), JSON, Vec::new()), 404, "NotFound"),
         ((Method::GET, "/api/v1/pods;a=b".to_owned(), JSON, Vec::new()), 404, "NotFound"),
-        ((Method::GET, "/api/v1/namespaces/default/namespaces/kube-system".to_owned(), JSON, Vec::new()), 404, "NotFound"),
+        (
+            (Method::GET, "/api/v1/namespaces/default/namespaces/kube-system".to_owned(), JSON, Vec::new()),
+            404,
+            "NotFound",
+        ),
     ];
     let mut wrong = Vec::new();
     for ((method, path, content_type, body), code, reason) in rows {
@@ -171,7 +186,9 @@ async fn http_that_is_wrong() {
     raw(&server, b"\x00\x01\x02\x03\r\n\r\n").await;
     raw(&server, b"GET / HTTP/9.9\r\n\r\n").await;
     let gzip = http::Request::post(CONFIG_MAPS).header("content-type", JSON).header("content-encoding", "gzip");
-    let gzip = server.send(gzip.body(Bytes::from_static(b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0")).expect("a request")).await;
+    let gzip = server
+        .send(gzip.body(Bytes::from_static(b"\x1f\x8b\x08\0\0\0\0\0\0\x03\x03\0\0\0\0\0")).expect("a request"))
+        .await;
     assert_eq!(gzip.code, 400, "{}", gzip.body);
     assert_eq!(server.get(&format!("{CONFIG_MAPS}/bad")).await.code, 404, "nothing of these was made");
     is_as_before(&server).await;
@@ -188,7 +205,10 @@ async fn peers_that_say_nothing_or_half() {
     let mut halves = Vec::new();
     for _ in 0..50 {
         let mut stream = server.connect_admin("http/1.1").await;
-        stream.write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{").await.expect("sent");
+        stream
+            .write_all(b"POST /api/v1/namespaces HTTP/1.1\r\nhost: a\r\ncontent-length: 100\r\n\r\n{")
+            .await
+            .expect("sent");
         halves.push(stream);
     }
     is_as_before(&server).await;
@@ -240,7 +260,8 @@ async fn floods_of_frames() {
     let before = resident_kb();
     let stream = |at: u32| at * 2 + 1;
     // Streams opened and reset at once (CVE-2023-44487).
-    let resets = (0..100_000).flat_map(|at| [frame(1, 5, stream(at), GET_LIVEZ), frame(3, 0, stream(at), &[0, 0, 0, 8])]);
+    let resets =
+        (0..100_000).flat_map(|at| [frame(1, 5, stream(at), GET_LIVEZ), frame(3, 0, stream(at), &[0, 0, 0, 8])]);
     let (ended, _) = flood(&server, resets).await;
     assert!(ended, "resets are counted");
     // Headers that never end: far more than headers may have.
@@ -254,7 +275,11 @@ async fn floods_of_frames() {
     flood(&server, (0..50_000).map(|_| frame(4, 0, 0, &[]))).await;
     flood(&server, (0..50_000).map(|_| frame(6, 0, 0, &[0; 8]))).await;
     // Window updates of streams that do not exist, and of nothing (CVE-2025-8671).
-    let (ended, _) = flood(&server, (0..100_000).flat_map(|at| [frame(1, 5, stream(at), GET_LIVEZ), frame(8, 0, stream(at), &[0; 4])])).await;
+    let (ended, _) = flood(
+        &server,
+        (0..100_000).flat_map(|at| [frame(1, 5, stream(at), GET_LIVEZ), frame(8, 0, stream(at), &[0; 4])]),
+    )
+    .await;
     assert!(ended, "faults of a stream are counted");
     let grown = resident_kb().saturating_sub(before);
     assert!(grown < GROWTH_KB_MAX, "{grown} KiB");
@@ -274,12 +299,15 @@ async fn watchers_that_never_read() {
     }
     let before = resident_kb();
     let (mut sender, connection) =
-        hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(server.connect_admin("http/1.1").await)).await.expect("HTTP");
+        hyper::client::conn::http1::handshake(hyper_util::rt::TokioIo::new(server.connect_admin("http/1.1").await))
+            .await
+            .expect("HTTP");
     let connection = tokio::spawn(connection);
     let value = "x".repeat(2_000);
     for at in 0..2_000 {
         let patch = json!({"data": {"value": "1", "more": format!("{at}{value}")}}).to_string();
-        let request = http::Request::patch(format!("{CONFIG_MAPS}/kept")).header("host", "a").header("content-type", MERGE);
+        let request =
+            http::Request::patch(format!("{CONFIG_MAPS}/kept")).header("host", "a").header("content-type", MERGE);
         let request = request.body(http_body_util::Full::new(Bytes::from(patch))).expect("a request");
         sender.ready().await.expect("a connection");
         let response = sender.send_request(request).await.expect("an answer");

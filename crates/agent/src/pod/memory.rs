@@ -11,6 +11,9 @@ use super::probe::{Kind, Prober};
 use super::spec::Pod;
 use super::step::{Answer, Failure, Op, Pulled, Step};
 
+/// How long the same status patch is not repeated.
+const REPORT_AGAIN: Duration = Duration::from_secs(10);
+
 /// What is remembered of one pod.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Memory {
@@ -25,6 +28,8 @@ pub struct Memory {
     pub(super) stops: BTreeMap<String, Stopping>,
     /// Back-offs that were told, by container and number.
     pub(super) told: BTreeSet<(String, u32)>,
+    /// The last status patch that was taken, and when.
+    pub(super) reported: Option<(serde_json::Value, Time)>,
     /// Why the pod may not go on here, whatever its spec says.
     pub(super) verdict: Option<Verdict>,
 }
@@ -105,6 +110,9 @@ impl Memory {
                 self.failures.remove(&op);
             }
         }
+        if let (Step::Report { patch }, Answer::Done) = (step, answer) {
+            self.reported = Some((patch.clone(), now));
+        }
         self.settle(pod, step, answer);
         notes
     }
@@ -149,6 +157,18 @@ impl Memory {
             (Step::RemoveContainer { id }, Answer::Done) => self.forget(id),
             _ => {}
         }
+    }
+
+    /// Whether the pod's volumes are there.
+    pub fn is_mounted(&self) -> bool {
+        self.is_mounted
+    }
+
+    /// When the very patch that was taken last may be sent again: an API that keeps something else than it was told
+    /// is not asked without end.
+    pub(super) fn same_report(&self, patch: &serde_json::Value) -> Option<Time> {
+        let (last, at) = self.reported.as_ref()?;
+        (last == patch).then(|| at.after(REPORT_AGAIN))
     }
 
     /// Whether a step of this name is under way.

@@ -36,6 +36,21 @@ pub(super) struct World {
     serial: usize,
 }
 
+/// Merged by type and field, as the API does.
+fn merge_condition(all: &mut Vec<Value>, change: &Value) {
+    if !all.iter().any(|old| old["type"] == change["type"]) {
+        all.push(json!({"type": change["type"]}));
+    }
+    for old in all.iter_mut().filter(|old| old["type"] == change["type"]) {
+        for (field, value) in change.as_object().into_iter().flatten() {
+            match value.is_null() {
+                true => drop(old.remove(&[field])),
+                false => old.put(&[field], value.clone()),
+            }
+        }
+    }
+}
+
 impl World {
     pub fn new(spec: Value) -> World {
         let object = json!({
@@ -224,8 +239,7 @@ impl World {
             } else if field == "conditions" {
                 let mut all = self.object.items(&path).to_vec();
                 for condition in value.as_array().into_iter().flatten() {
-                    all.retain(|old| old["type"] != condition["type"]);
-                    all.push(condition.clone());
+                    merge_condition(&mut all, condition);
                 }
                 self.object.put(&path, all);
             } else {

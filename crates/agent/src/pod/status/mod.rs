@@ -33,7 +33,13 @@ pub(super) fn report(scene: &Scene<'_>, ending: Option<&Ending>, turn: &mut Turn
     match difference(old, &new) {
         None => true,
         Some(patch) => {
-            turn.attempt(scene, Step::Report { patch: json!({ "status": patch }) }, backoff::LOOK);
+            let patch = json!({ "status": patch });
+            match scene.memory.same_report(&patch).filter(|again| *again > scene.now) {
+                Some(again) => turn.wake_at(again),
+                None => {
+                    turn.attempt(scene, Step::Report { patch }, backoff::LOOK);
+                }
+            }
             false
         }
     }
@@ -133,7 +139,18 @@ fn difference(old: &Value, new: &Value) -> Option<Value> {
 fn changed_conditions(old: Option<&Value>, new: &Value) -> Value {
     let before = old.and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let all = new.as_array().map_or(&[][..], Vec::as_slice);
-    all.iter().filter(|condition| !before.contains(condition)).cloned().collect()
+    let change = |condition: &Value| {
+        let mut change = condition.clone();
+        let old = before.iter().find(|old| old["type"] == condition["type"]);
+        // What is not said any more has to be taken back: the merge keeps what it is not told of.
+        for field in old.and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+            if condition.get(field).is_none() {
+                change.put(&[field], Value::Null);
+            }
+        }
+        change
+    };
+    all.iter().filter(|condition| !before.contains(condition)).map(change).collect()
 }
 
 fn replaced(list: &Value) -> Value {
@@ -160,6 +177,11 @@ mod tests {
             json!({"conditions": [{"type": "A", "status": "True"}]}),
             json!({"conditions": [{"type": "A", "status": "True"}, {"type": "B", "status": "True"}]}),
             Some(json!({"conditions": [{"type": "B", "status": "True"}]})),
+        );
+        check(
+            json!({"conditions": [{"type": "A", "status": "False", "message": "why"}]}),
+            json!({"conditions": [{"type": "A", "status": "True"}]}),
+            Some(json!({"conditions": [{"type": "A", "status": "True", "message": null}]})),
         );
         check(
             json!({"podIPs": [{"ip": "1"}]}),

@@ -1,0 +1,253 @@
+//! `setpoint up`: everything on this machine in one process, files applied, and how it comes to be.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use http::Method;
+use kinds::{Catalog, Converged, Health};
+use meta::{ObjectExt, condition};
+use serde_json::Value;
+use server::{NodeRole, Started};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+use crate::api::{Api, Refused};
+use crate::args::{OnExit, UpArgs};
+use crate::manifest;
+use crate::report::CommandError;
+use crate::run::{config_of, node_name, start_logging};
+
+/// How often the objects are looked at while they are not as they should be.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// How long an object may be refused for want of another (its kind, its namespace) that is just being made.
+const WANT_MAX: Duration = Duration::from_secs(15);
+/// How long stopping waits for what was deleted to be gone.
+const GONE_MAX: Duration = Duration::from_secs(60);
+
+/// Runs until it is interrupted.
+pub(crate) fn up(args: &UpArgs) -> Result<(), CommandError> {
+    let objects = manifest::read_all(&args.files)?;
+    start_logging(args.server.log_format, "warn");
+    let mut config = config_of(&args.server)?;
+    if config.node.is_none() && config.simulated_nodes == 0 {
+        config.node = Some(NodeRole::named(node_name("")));
+    }
+    let kubeconfig = config.kubeconfig.clone();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let on_exit = args.on_exit;
+    runtime.block_on(async move {
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let (tell, told) = oneshot::channel();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let started = move |started: Started| {
+            // The receiver is gone only when the command is.
+            let _ = tell.send(started);
+        };
+        let stopping = async move {
+            let _ = stopped.await;
+        };
+        let mut serving = tokio::spawn(server::run(config, started, stopping));
+        let work = async {
+            // Without a start there is nothing to do but to wait for the reason.
+            let Ok(started) = told.await else { return std::future::pending().await };
+            show(started, &objects, kubeconfig, on_exit).await
+        };
+        let mut stop = Some(stop);
+        let mut result: Result<(), CommandError> = tokio::select! {
+            ended = &mut serving => return ended?.map_err(CommandError::from),
+            done = work => done,
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+        };
+        println!();
+        drop(stop.take());
+        if let Err(error) = (&mut serving).await?
+            && result.is_ok()
+        {
+            result = Err(error.into());
+        }
+        result
+    })
+}
+
+/// Applies, shows, and waits to be interrupted.
+async fn show(
+    started: Started,
+    objects: &[Value],
+    kubeconfig: Option<PathBuf>,
+    on_exit: OnExit,
+) -> Result<(), CommandError> {
+    let api = Api::new(started.admin);
+    println!("the API is served at https://{}", started.address);
+    let begun = Instant::now();
+    let applied = apply_all(&api, objects).await?;
+    follow(&api, &applied, begun).await;
+    let config = kubeconfig.map_or_else(String::new, |path| format!("--kubeconfig {} ", path.display()));
+    println!("\nnext:\n  kubectl {config}get pods -A\n  kubectl {config}get events -A\n  Ctrl-C stops");
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    if on_exit == OnExit::Keep {
+        return std::future::pending().await;
+    }
+    tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
+    take_down(&api, &applied).await;
+    Ok(())
+}
+
+fn title(object: &Value) -> String {
+    let kind = object.text(&["kind"]).to_lowercase();
+    match object.namespace() {
+        "" | "default" => format!("{kind}/{}", object.name()),
+        namespace => format!("{kind}/{} ({namespace})", object.name()),
+    }
+}
+
+/// Applies in the order in which objects need one another.
+async fn apply_all(api: &Api, objects: &[Value]) -> Result<Vec<Value>, Refused> {
+    let catalog = Catalog::built_in();
+    let order = |object: &Value| {
+        let kind = object.gvk().and_then(|gvk| catalog.kind(&gvk).cloned());
+        kind.map_or(kinds::apply_order::WORKLOAD, |kind| kind.apply_order)
+    };
+    let mut sorted: Vec<&Value> = objects.iter().collect();
+    sorted.sort_by_key(|object| order(object));
+    let mut applied = Vec::new();
+    for object in sorted {
+        applied.push(apply(api, object).await?);
+        println!("applied  {}", title(object));
+    }
+    Ok(applied)
+}
+
+async fn apply(api: &Api, object: &Value) -> Result<Value, Refused> {
+    let begun = Instant::now();
+    loop {
+        match api.apply(object).await {
+            Err(refused) if refused.reason == "NotFound" && begun.elapsed() < WANT_MAX => {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            Err(refused) => {
+                return Err(Refused { message: format!("{}: {}", title(object), refused.message), ..refused });
+            }
+            done => return done,
+        }
+    }
+}
+
+/// Shows changes until everything is as it should be.
+async fn follow(api: &Api, applied: &[Value], begun: Instant) {
+    let mut shown: BTreeMap<String, String> = BTreeMap::new();
+    loop {
+        let mut is_done = true;
+        let mut lines = Vec::new();
+        for object in applied {
+            let state = match state(api, object).await {
+                Ok(state) => state,
+                Err(refused) => Converged::Progressing(refused.message),
+            };
+            let text = match state {
+                Converged::Yes => "ready".to_owned(),
+                Converged::Progressing(why) => {
+                    is_done = false;
+                    format!("waiting  {why}")
+                }
+                // What has failed will not change by waiting for it.
+                Converged::Failed(why) => format!("failed   {why}"),
+            };
+            lines.push((title(object), text));
+        }
+        if !is_done {
+            lines.extend(troubles(api, applied).await);
+        }
+        for (name, text) in lines {
+            if shown.get(&name) != Some(&text) {
+                println!("{:>6.1}s  {name}: {text}", begun.elapsed().as_secs_f64());
+                shown.insert(name, text);
+            }
+        }
+        if is_done {
+            return;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn state(api: &Api, object: &Value) -> Result<Converged, Refused> {
+    let catalog = Catalog::built_in();
+    let live = api.get(&api.address(object).await?).await?;
+    let health = live.gvk().and_then(|gvk| catalog.kind(&gvk).map(|kind| kind.health.clone()));
+    Ok(match health {
+        Some(Health::Of(rule)) => rule(&live),
+        Some(Health::Static) => Converged::Yes,
+        Some(Health::Conditions) | None => by_conditions(&live),
+    })
+}
+
+fn by_conditions(object: &Value) -> Converged {
+    let seen = object.int(&["status", "observedGeneration"]);
+    if seen.is_some_and(|seen| seen < object.generation()) {
+        return Converged::Progressing("its controller has not seen it yet".to_owned());
+    }
+    match condition::find(object, "Ready") {
+        Some(ready) if ready.text(&["status"]) == "False" => {
+            Converged::Progressing(ready.text(&["message"]).to_owned())
+        }
+        _ => Converged::Yes,
+    }
+}
+
+/// What holds pods of the applied namespaces up, in their own words.
+async fn troubles(api: &Api, applied: &[Value]) -> Vec<(String, String)> {
+    let mut namespaces: Vec<&str> = applied.iter().map(|object| object.namespace()).filter(|n| !n.is_empty()).collect();
+    namespaces.sort_unstable();
+    namespaces.dedup();
+    let mut lines = Vec::new();
+    for namespace in namespaces {
+        let list = api.get(&format!("/api/v1/namespaces/{namespace}/pods")).await.unwrap_or_default();
+        for pod in list.items(&["items"]) {
+            if let Some(why) = trouble(pod) {
+                lines.push((format!("  pod/{}", pod.name()), why));
+            }
+        }
+    }
+    lines
+}
+
+fn trouble(pod: &Value) -> Option<String> {
+    if let Some(unscheduled) = condition::find(pod, "PodScheduled").filter(|c| c.text(&["status"]) == "False") {
+        return Some(format!("not scheduled: {}", unscheduled.text(&["message"])));
+    }
+    let lists = ["initContainerStatuses", "containerStatuses"].iter().flat_map(|list| pod.items(&["status", list]));
+    let mut all = lists.into_iter();
+    all.find_map(|status| {
+        let waiting = status.at(&["state", "waiting"])?;
+        let (reason, message) = (waiting.text(&["reason"]), waiting.text(&["message"]));
+        let is_usual = matches!(reason, "ContainerCreating" | "PodInitializing");
+        (!is_usual).then(|| format!("{}: {reason}: {message}", status.text(&["name"])))
+    })
+}
+
+/// Deletes what was applied, the last first, and waits for its pods to be gone.
+async fn take_down(api: &Api, applied: &[Value]) {
+    for object in applied.iter().rev() {
+        match api.delete(object).await {
+            Ok(()) => println!("deleted  {}", title(object)),
+            Err(refused) => println!("kept     {}: {}", title(object), refused.message),
+        }
+    }
+    let begun = Instant::now();
+    while begun.elapsed() < GONE_MAX {
+        let mut is_gone = true;
+        for object in applied {
+            let Ok(address) = api.address(object).await else { continue };
+            let found = api.call(Method::GET, &address, "application/json", &Value::Null).await;
+            is_gone &= found.is_err_and(|refused| refused.reason == "NotFound");
+        }
+        if is_gone {
+            return;
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}

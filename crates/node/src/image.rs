@@ -1,0 +1,85 @@
+//! Images as a node needs them: is it there, fetch it, how is it run.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use agent::pod::Failure;
+use client::BoxFuture;
+use serde_json::Value;
+
+/// An image that is complete on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LocalImage {
+    /// What a container's status shows, by digest.
+    pub id: String,
+    /// Its names, whole.
+    pub names: Vec<String>,
+    /// Bytes.
+    pub size: u64,
+    /// Read-only layers as directories, the topmost first.
+    pub layers: Vec<PathBuf>,
+    /// The program and its first arguments.
+    pub entrypoint: Vec<String>,
+    /// Further arguments.
+    pub cmd: Vec<String>,
+    /// Variables.
+    pub env: Vec<(String, String)>,
+    /// `user`, `user:group`, or empty.
+    pub user: String,
+    /// The directory to start in; may be empty.
+    pub working_dir: String,
+    /// `SIGTERM` or a number; empty means SIGTERM.
+    pub stop_signal: String,
+}
+
+/// The answer to a question about an image.
+pub type BoxedImage<'a, T> = BoxFuture<'a, Result<T, Failure>>;
+
+/// Where images come from. Failures carry the reason that a container's status shows (`ErrImagePull`,
+/// `InvalidImageName`, `RegistryUnavailable`).
+pub trait ImageStore: Send + Sync {
+    /// The image of a name, if it is there.
+    fn find<'a>(&'a self, name: &'a str) -> BoxedImage<'a, Option<LocalImage>>;
+    /// Fetches an image. `secrets` are the pull secrets of the pod, as objects.
+    fn pull<'a>(&'a self, name: &'a str, secrets: &'a [Value]) -> BoxedImage<'a, LocalImage>;
+    /// All images.
+    fn list(&self) -> BoxedImage<'_, Vec<LocalImage>>;
+}
+
+/// What a pull policy asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Course {
+    /// Use what is there.
+    Use,
+    /// Fetch it.
+    Fetch,
+    /// It is not there and may not be fetched.
+    Refuse,
+}
+
+/// What `policy` asks for.
+pub(crate) fn course(policy: &str, is_present: bool) -> Course {
+    match (policy, is_present) {
+        ("Always", _) | ("IfNotPresent" | "", false) => Course::Fetch,
+        ("Never", false) => Course::Refuse,
+        _ => Course::Use,
+    }
+}
+
+/// How long a pull may take in all: images of many gigabytes on slow lines, but not for ever.
+pub(crate) const PULL_TIMEOUT: Duration = Duration::from_secs(60 * 60);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies() {
+        let check = |policy: &str, present: bool, expected: Course| assert_eq!(course(policy, present), expected);
+        check("Always", true, Course::Fetch);
+        check("IfNotPresent", true, Course::Use);
+        check("IfNotPresent", false, Course::Fetch);
+        check("Never", true, Course::Use);
+        check("Never", false, Course::Refuse);
+    }
+}

@@ -1,0 +1,66 @@
+//! A node: performs what the agent decides for its pods with a container runtime, keeps its Node and Lease, and takes
+//! over what ran before it was started.
+//!
+//! One task looks and decides ([`room`]); steps are performed by tasks of their own ([`perform`]). Everything goes to
+//! the API as `system:node:<name>`, with no privilege beyond what that user is granted.
+
+mod api;
+mod container_spec;
+mod dirs;
+mod image;
+mod logs;
+mod machine;
+mod material;
+mod node_object;
+mod oci_images;
+mod perform;
+mod probing;
+mod room;
+mod sandbox_spec;
+mod seen;
+mod volume;
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use client::Transport;
+use clock::Clock;
+use runtime::ContainerRuntime;
+use store::{Revision, Store};
+use tokio::sync::watch;
+
+pub use image::{BoxedImage, ImageStore, LocalImage};
+pub use oci_images::OciImages;
+pub use room::run;
+
+/// What a node runs on.
+pub struct NodeConfig {
+    /// The Node's name.
+    pub name: String,
+    /// Where pods' volumes are.
+    pub root: PathBuf,
+    /// Where the runtime writes logs: `<namespace>_<name>_<uid>` for each pod.
+    pub logs: PathBuf,
+    /// What it looks at.
+    pub store: Arc<dyn Store>,
+    /// Rings when the store has moved.
+    pub moved: watch::Receiver<Revision>,
+    /// Its way to the API, as `system:node:<name>`.
+    pub transport: Arc<dyn Transport>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// What runs containers.
+    pub runtime: Arc<dyn ContainerRuntime>,
+    /// Where images come from.
+    pub images: Arc<dyn ImageStore>,
+    /// Its addresses.
+    pub ips: Vec<IpAddr>,
+    /// The cluster's name server, if there is one: then pods ask it, else they ask whom the machine asks.
+    pub cluster_dns: Option<IpAddr>,
+    /// The version it reports.
+    pub version: String,
+}
+
+/// The component's name in events.
+pub(crate) const COMPONENT: &str = "kubelet";

@@ -1,0 +1,151 @@
+//! The Node and its Lease: made when absent, kept true, renewed.
+
+use std::time::Duration;
+
+use agent::pod::Failure;
+use brain::{Action, Patch, Resource};
+use http::Method;
+use meta::{ObjectExt, Time};
+use serde_json::{Value, json};
+
+use crate::NodeConfig;
+use crate::api::Api;
+use crate::image::LocalImage;
+use crate::machine::Machine;
+
+pub(crate) const NODES: Resource = Resource::new("", "v1", "nodes");
+const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases";
+const LEASE: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
+/// How long a lease holds, and how often it is renewed: upstream's numbers.
+const LEASE_SECONDS: i64 = 40;
+pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(10);
+/// How often the status is written though nothing has changed: upstream's number.
+pub(crate) const STATUS_EVERY: Duration = Duration::from_secs(5 * 60);
+/// Pods of one node: upstream's usual limit.
+const PODS_MAX: u64 = 110;
+/// Images that the status names: upstream's limit.
+const IMAGES_MAX: usize = 50;
+
+/// The labels that a node gives itself.
+fn labels(name: &str, machine: &Machine) -> Value {
+    json!({
+        "kubernetes.io/hostname": name, "kubernetes.io/os": "linux", "kubernetes.io/arch": machine.architecture,
+        "beta.kubernetes.io/os": "linux", "beta.kubernetes.io/arch": machine.architecture,
+    })
+}
+
+/// The Node's status, given the one it has.
+pub(crate) fn status(config: &NodeConfig, machine: &Machine, images: &[LocalImage], old: &Value, now: Time) -> Value {
+    let resources = json!({
+        "cpu": machine.cpus.to_string(), "memory": format!("{}Ki", machine.memory_bytes / 1024),
+        "pods": PODS_MAX.to_string(), "ephemeral-storage": format!("{}Ki", machine.disk_bytes / 1024),
+    });
+    let mut addresses: Vec<Value> =
+        config.ips.iter().map(|ip| json!({"type": "InternalIP", "address": ip.to_string()})).collect();
+    addresses.push(json!({"type": "Hostname", "address": config.name}));
+    let mut largest: Vec<&LocalImage> = images.iter().collect();
+    largest.sort_by(|a, b| b.size.cmp(&a.size).then_with(|| a.id.cmp(&b.id)));
+    let images: Vec<Value> =
+        largest.iter().take(IMAGES_MAX).map(|image| json!({"names": image.names, "sizeBytes": image.size})).collect();
+    json!({
+        "capacity": resources, "allocatable": resources, "addresses": addresses,
+        "conditions": conditions(old, now), "images": images,
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+        "nodeInfo": {
+            "architecture": machine.architecture, "operatingSystem": "linux", "osImage": machine.os_image,
+            "kernelVersion": machine.kernel, "machineID": machine.machine_id, "systemUUID": machine.system_uuid,
+            "bootID": machine.boot_id, "kubeletVersion": config.version, "kubeProxyVersion": "",
+            "containerRuntimeVersion": format!("setpoint://{}", env!("CARGO_PKG_VERSION")),
+        },
+    })
+}
+
+fn conditions(old: &Value, now: Time) -> Vec<Value> {
+    let stamp = now.to_rfc3339();
+    let condition = |type_: &str, status: &str, reason: &str, message: &str| {
+        let known = meta::condition::find(old, type_).filter(|known| known.text(&["status"]) == status);
+        let since = known.map_or(stamp.as_str(), |known| known.text(&["lastTransitionTime"]));
+        json!({
+            "type": type_, "status": status, "reason": reason, "message": message,
+            "lastHeartbeatTime": stamp, "lastTransitionTime": since,
+        })
+    };
+    vec![
+        condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+        condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
+    ]
+}
+
+/// Makes the Node if need be and writes its labels and status.
+pub(crate) async fn register(
+    api: &Api,
+    config: &NodeConfig,
+    machine: &Machine,
+    images: &[LocalImage],
+    now: Time,
+) -> Result<Value, Failure> {
+    let path = format!("/api/v1/nodes/{}", config.name);
+    let failed = |refused: driver::Refused| Failure { reason: refused.reason, message: refused.message };
+    let node = match api.get(path.clone()).await {
+        Ok(node) => node,
+        Err(refused) if refused.reason == "NotFound" => {
+            let node = json!({
+                "apiVersion": "v1", "kind": "Node",
+                "metadata": {"name": config.name, "labels": labels(&config.name, machine)},
+            });
+            api.call(Method::POST, "/api/v1/nodes".to_owned(), &node).await.map_err(failed)?
+        }
+        Err(refused) => return Err(failed(refused)),
+    };
+    let own = labels(&config.name, machine);
+    let is_labelled = own.as_object().into_iter().flatten().all(|(key, value)| node.label(key) == value.as_str());
+    if !is_labelled {
+        let patch = Patch::Merge(json!({"metadata": {"labels": own}}));
+        api.act(&patch_of(&node, patch)).await.map_err(failed)?;
+    }
+    let status = status(config, machine, images, &node, now);
+    api.patch_status(NODES, &node, json!({ "status": status })).await.map_err(failed)
+}
+
+fn patch_of(node: &Value, patch: Patch) -> Action {
+    Action::Patch {
+        resource: NODES,
+        subresource: "",
+        namespace: String::new(),
+        name: node.name().to_owned(),
+        uid: node.uid().to_owned(),
+        patch,
+    }
+}
+
+/// Says that the node is alive.
+pub(crate) async fn renew(api: &Api, node: &Value, now: Time) -> Result<(), driver::Refused> {
+    let stamp = now.to_rfc3339_micros();
+    let renewed = api
+        .act(&Action::Patch {
+            resource: LEASE,
+            subresource: "",
+            namespace: "kube-node-lease".to_owned(),
+            name: node.name().to_owned(),
+            uid: String::new(),
+            patch: Patch::Merge(json!({"spec": {"renewTime": stamp, "holderIdentity": node.name()}})),
+        })
+        .await;
+    match renewed {
+        Err(refused) if refused.reason == "NotFound" => {
+            let lease = json!({
+                "apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
+                "metadata": {"name": node.name(), "namespace": "kube-node-lease", "ownerReferences": [{
+                    "apiVersion": "v1", "kind": "Node", "name": node.name(), "uid": node.uid(),
+                }]},
+                "spec": {
+                    "holderIdentity": node.name(), "leaseDurationSeconds": LEASE_SECONDS, "renewTime": stamp,
+                },
+            });
+            api.call(Method::POST, LEASES.to_owned(), &lease).await.map(|_| ())
+        }
+        other => other.map(|_| ()),
+    }
+}

@@ -1,0 +1,565 @@
+//! The one task that looks at the node's pods and decides what is next for each.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use agent::fit;
+use agent::pod::{self, Answer, Here, Memory, Notice, Pod, Scene, Shown, Step, begun_notes};
+use brain::facts;
+use brain::{Object, Wake};
+use driver::Source;
+use meta::{ObjectExt, Time};
+use serde_json::{Value, json};
+use store::{Key, Revision};
+use tokio::sync::{mpsc, watch};
+use view::Mirror;
+
+use crate::api::{Api, PODS};
+use crate::dirs::Dirs;
+use crate::machine::Machine;
+use crate::perform::{Ended, Hands, Task};
+use crate::seen::{self, Beside};
+use crate::{COMPONENT, NodeConfig, logs, node_object, volume};
+
+/// How often volumes made of objects are brought up to date when nothing is known to have changed: tokens expire.
+const REFRESH_EVERY: Duration = Duration::from_secs(5 * 60);
+/// How long a runtime that does not answer is left alone.
+const RETRY_RUNTIME: Duration = Duration::from_secs(1);
+
+/// A pod on this node.
+struct Tenant {
+    key: Key,
+    object: Arc<Value>,
+    revision: Revision,
+    is_gone: bool,
+    memory: Memory,
+    wake: Option<Time>,
+    refreshed: Time,
+    is_refreshing: bool,
+}
+
+/// What the loop is told.
+enum News {
+    /// A step has ended.
+    Ended { uid: String, step: Step, ended: Ended },
+    /// Volumes were brought up to date.
+    Refreshed { uid: String },
+    /// The runtime has changed.
+    Runtime,
+}
+
+struct Room {
+    config: NodeConfig,
+    hands: Arc<Hands>,
+    mirror: Mirror,
+    here: Here,
+    tenants: BTreeMap<String, Tenant>,
+    awake: BTreeSet<String>,
+    shown: BTreeMap<String, Shown>,
+    beside: Beside,
+    is_stale: bool,
+    retry_runtime: Option<Time>,
+    news: mpsc::UnboundedSender<News>,
+}
+
+/// Runs until `stop` turns true. Containers go on running.
+pub async fn run(config: NodeConfig, mut stop: watch::Receiver<bool>) {
+    let machine = Machine::read(&config.root);
+    let source = Source::own(Arc::clone(&config.store), config.moved.clone());
+    let api = Api::new(Arc::clone(&config.transport), source);
+    let mut moved = config.moved.clone();
+    let (news, mut heard) = mpsc::unbounded_channel();
+    let mut room = Room::new(config, &machine, api, news);
+    tokio::spawn(listen(room.hands.runtime.events(), room.news.clone()));
+    let mut keeping = tokio::spawn(keep_node(room.keeper(machine)));
+    loop {
+        moved.mark_unchanged();
+        room.look();
+        room.look_at_runtime().await;
+        room.decide();
+        let timer = room.next_timer();
+        tokio::select! {
+            biased;
+            _ = stop.wait_for(|stop| *stop) => break,
+            Some(first) = heard.recv() => {
+                room.hear(first);
+                while let Ok(next) = heard.try_recv() {
+                    room.hear(next);
+                }
+            }
+            _ = moved.changed() => {}
+            () = sleep(timer) => {}
+            _ = &mut keeping => {
+                tracing::error!("the task that keeps the Node has ended; the node stops");
+                break;
+            }
+        }
+    }
+    keeping.abort();
+}
+
+async fn sleep(span: Option<Duration>) {
+    match span {
+        Some(span) => tokio::time::sleep(span).await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Tells the loop that the runtime has changed; which change does not matter, for it looks at everything.
+async fn listen(mut events: runtime::Events, news: mpsc::UnboundedSender<News>) {
+    while !matches!(events.next().await, Ok(None)) {
+        if news.send(News::Runtime).is_err() {
+            return;
+        }
+    }
+}
+
+/// What keeps the Node.
+struct Keeper {
+    config: NodeFacts,
+    hands: Arc<Hands>,
+    machine: Machine,
+}
+
+struct NodeFacts {
+    config: Arc<NodeConfig>,
+}
+
+/// Registers the node, renews its lease, writes its status now and then.
+async fn keep_node(keeper: Keeper) {
+    let config = &keeper.config.config;
+    let mut written: Option<(Time, Value)> = None;
+    loop {
+        let now = config.clock.now();
+        let is_due = written.as_ref().is_none_or(|(at, _)| at.after(node_object::STATUS_EVERY) <= now);
+        if is_due {
+            let images = keeper.hands.images.list().await.unwrap_or_default();
+            match node_object::register(&keeper.hands.api, config, &keeper.machine, &images, now).await {
+                Ok(node) => written = Some((now, node)),
+                Err(failure) => {
+                    tracing::warn!(reason = failure.reason, "the Node cannot be written: {}", failure.message)
+                }
+            }
+        }
+        if let Some((_, node)) = &written {
+            match node_object::renew(&keeper.hands.api, node, now).await {
+                Ok(()) => {}
+                Err(refused) => {
+                    tracing::warn!(reason = refused.reason, "the lease cannot be renewed: {}", refused.message)
+                }
+            }
+        }
+        let pause = if written.is_some() { node_object::RENEW_EVERY } else { RETRY_RUNTIME };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+impl Room {
+    fn new(config: NodeConfig, machine: &Machine, api: Api, news: mpsc::UnboundedSender<News>) -> Room {
+        let ips: Vec<String> = config.ips.iter().map(ToString::to_string).collect();
+        let dirs = Dirs::new(&config.root);
+        let (runtime, images) = (Arc::clone(&config.runtime), Arc::clone(&config.images));
+        let memory = i64::try_from(machine.memory_bytes).unwrap_or(i64::MAX);
+        let hands = Hands::new(api, runtime, images, dirs, config.cluster_dns, ips.clone(), memory);
+        let mirror = Mirror::of(&*config.store);
+        let mut room = Room {
+            hands: Arc::new(hands),
+            mirror,
+            here: Here { ips },
+            tenants: BTreeMap::new(),
+            awake: BTreeSet::new(),
+            shown: BTreeMap::new(),
+            beside: Beside::default(),
+            is_stale: true,
+            retry_runtime: None,
+            news,
+            config,
+        };
+        room.beside.resized = remembered_resizes(&room.hands.dirs);
+        room.take_stock();
+        room
+    }
+
+    fn keeper(&self, machine: Machine) -> Keeper {
+        let config = NodeConfig {
+            name: self.config.name.clone(),
+            root: self.config.root.clone(),
+            logs: self.config.logs.clone(),
+            store: Arc::clone(&self.config.store),
+            moved: self.config.moved.clone(),
+            transport: Arc::clone(&self.config.transport),
+            clock: Arc::clone(&self.config.clock),
+            runtime: Arc::clone(&self.config.runtime),
+            images: Arc::clone(&self.config.images),
+            ips: self.config.ips.clone(),
+            cluster_dns: self.config.cluster_dns,
+            version: self.config.version.clone(),
+        };
+        Keeper { config: NodeFacts { config: Arc::new(config) }, hands: Arc::clone(&self.hands), machine }
+    }
+
+    /// Every pod, after a start or when history was lost.
+    fn take_stock(&mut self) {
+        let all: Vec<Object> = self.mirror.view().list("core/pods", "");
+        let keys: BTreeSet<Key> = all.iter().map(|object| object.key.clone()).collect();
+        let lost: Vec<Key> = self.tenants.values().map(|t| t.key.clone()).filter(|key| !keys.contains(key)).collect();
+        for object in &all {
+            self.notice_pod(&object.key);
+        }
+        lost.iter().for_each(|key| self.notice_pod(key));
+    }
+
+    fn look(&mut self) {
+        let mut changed = BTreeSet::new();
+        let mut touched = BTreeSet::new();
+        let is_whole = self.mirror.advance(&*self.config.store, |_, event| match &*event.key.collection {
+            "core/pods" => {
+                changed.insert(event.key.clone());
+            }
+            "core/configmaps" | "core/secrets" => {
+                touched.insert(event.key.item.to_string());
+            }
+            _ => {}
+        });
+        if !is_whole {
+            return self.take_stock();
+        }
+        changed.iter().for_each(|key| self.notice_pod(key));
+        self.refresh(&touched);
+    }
+
+    /// A pod may have come, changed or gone.
+    fn notice_pod(&mut self, key: &Key) {
+        let found = self.mirror.view().get_key(key);
+        let own = found.filter(|object| &*facts::Pod::of(object).spec.node_name == self.config.name.as_str());
+        let uid = own.as_ref().map(|object| object.meta().uid.to_string());
+        for (other, tenant) in self.tenants.iter_mut().filter(|(_, tenant)| tenant.key == *key) {
+            if Some(other) != uid.as_ref() && !tenant.is_gone {
+                tenant.is_gone = true;
+                self.awake.insert(other.clone());
+            }
+        }
+        if let (Some(object), Some(uid)) = (own, uid) {
+            self.take_in(&uid, &object);
+        }
+    }
+
+    fn take_in(&mut self, uid: &str, object: &Object) {
+        if let Some(tenant) = self.tenants.get_mut(uid) {
+            if object.revision() > tenant.revision || tenant.is_gone {
+                (tenant.object, tenant.revision) = (Arc::new(object.tree()), object.revision());
+                // A pod of the same uid that was gone only for us: it is looked at again.
+                tenant.is_gone = false;
+                self.awake.insert(uid.to_owned());
+            }
+            return;
+        }
+        let tree = object.tree();
+        let mut memory = Memory::default();
+        if let Some(verdict) = self.refusal(uid, object, &tree) {
+            memory.condemn(verdict);
+        }
+        let tenant = Tenant {
+            key: object.key.clone(),
+            object: Arc::new(tree),
+            revision: object.revision(),
+            is_gone: false,
+            memory,
+            wake: None,
+            refreshed: self.config.clock.now(),
+            is_refreshing: false,
+        };
+        self.tenants.insert(uid.to_owned(), tenant);
+        self.awake.insert(uid.to_owned());
+    }
+
+    /// Why a new pod cannot be here. One that was here before stays.
+    fn refusal(&self, uid: &str, object: &Object, tree: &Value) -> Option<pod::Verdict> {
+        let is_known = !tree.text(&["status", "startTime"]).is_empty() || self.shown.contains_key(uid);
+        if is_known || tree.is_deleting() {
+            return None;
+        }
+        let view = self.mirror.view();
+        let node = view.get("core/nodes", "", &self.config.name)?;
+        let others: Vec<Arc<facts::Pod>> = self
+            .tenants
+            .values()
+            .filter(|tenant| !tenant.is_gone && !Pod::new(&tenant.object).is_finished())
+            .filter_map(|tenant| view.get_key(&tenant.key))
+            .map(|object| facts::Pod::of(&object))
+            .collect();
+        let others: Vec<&facts::Pod> = others.iter().map(|pod| &**pod).collect();
+        let labels: BTreeMap<String, String> = node.meta().labels.clone().into_iter().collect();
+        let own = facts::Node::of(&node);
+        let subject = fit::Node { name: &self.config.name, labels: &labels, facts: &own };
+        fit::refusal(&subject, &others, &facts::Pod::of(object))
+    }
+
+    /// Volumes whose objects have changed, or whose tokens grow old, are brought up to date.
+    fn refresh(&mut self, touched: &BTreeSet<String>) {
+        let now = self.config.clock.now();
+        for (uid, tenant) in &mut self.tenants {
+            let pod = &tenant.object;
+            let is_due = tenant.refreshed.after(REFRESH_EVERY) <= now;
+            let is_touched = || {
+                let names = admit::pod_refs::config_map_names(pod);
+                let mut names = names.into_iter().chain(admit::pod_refs::secret_names(pod));
+                !touched.is_empty() && names.any(|name| touched.contains(&format!("{}/{name}", pod.namespace())))
+            };
+            let can_be = !tenant.is_gone && !tenant.is_refreshing && tenant.memory.is_mounted();
+            if !can_be || !(is_due || is_touched()) || !has_payloads(pod) || pod.is_deleting() {
+                continue;
+            }
+            (tenant.refreshed, tenant.is_refreshing) = (now, true);
+            let (hands, pod, view) = (Arc::clone(&self.hands), Arc::clone(pod), self.mirror.view().clone());
+            let (news, uid) = (self.news.clone(), uid.clone());
+            tokio::spawn(async move {
+                if let Err(why) = volume::set_up(&hands.api, &view, &hands.dirs, &pod).await {
+                    tracing::debug!(pod = pod.name(), why, "volumes could not be brought up to date");
+                }
+                // The receiver is gone only when the node is.
+                let _ = news.send(News::Refreshed { uid });
+            });
+        }
+    }
+
+    /// What the runtime shows, if it may have changed.
+    async fn look_at_runtime(&mut self) {
+        let now = self.config.clock.now();
+        if !self.is_stale || self.retry_runtime.is_some_and(|at| at > now) {
+            return;
+        }
+        let runtime = &self.config.runtime;
+        let listed = match runtime.list_sandboxes().await {
+            Ok(sandboxes) => runtime.list_containers(&Default::default()).await.map(|all| (sandboxes, all)),
+            Err(error) => Err(error),
+        };
+        let (sandboxes, containers) = match listed {
+            Ok(listed) => listed,
+            Err(error) => {
+                tracing::warn!(%error, "the container runtime does not answer");
+                self.retry_runtime = Some(now.after(RETRY_RUNTIME));
+                return;
+            }
+        };
+        (self.is_stale, self.retry_runtime) = (false, None);
+        self.gather_messages(&sandboxes, &containers);
+        let shown = seen::by_pod(&sandboxes, &containers, &self.beside);
+        for uid in shown.keys().chain(self.shown.keys()) {
+            if shown.get(uid) != self.shown.get(uid) {
+                self.awake.insert(uid.clone());
+            }
+        }
+        for sandbox in &sandboxes {
+            self.adopt(sandbox);
+        }
+        self.shown = shown;
+    }
+
+    /// A sandbox of a pod that the API does not have: what is left of the pod is taken down.
+    fn adopt(&mut self, sandbox: &runtime::SandboxStatus) {
+        let meta = &sandbox.spec.meta;
+        if self.tenants.contains_key(&meta.uid) {
+            return;
+        }
+        let object = json!({
+            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}, "spec": {"containers": []},
+        });
+        let tenant = Tenant {
+            key: brain::key("core/pods", &meta.namespace, &meta.name),
+            object: Arc::new(object),
+            revision: Revision(0),
+            is_gone: true,
+            memory: Memory::default(),
+            wake: None,
+            refreshed: self.config.clock.now(),
+            is_refreshing: false,
+        };
+        self.tenants.insert(meta.uid.clone(), tenant);
+        self.awake.insert(meta.uid.clone());
+    }
+
+    /// The last words of containers that have ended since the last look.
+    fn gather_messages(&mut self, sandboxes: &[runtime::SandboxStatus], containers: &[runtime::ContainerStatus]) {
+        let known: BTreeSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
+        self.beside.messages.retain(|id, _| known.contains(id.as_str()));
+        self.beside.resized.retain(|id, _| known.contains(id.as_str()));
+        for container in containers {
+            let Some(exit) = container.exit.as_ref().filter(|_| !self.beside.messages.contains_key(&container.id))
+            else {
+                continue;
+            };
+            let Some(sandbox) = sandboxes.iter().find(|sandbox| sandbox.id == container.sandbox) else { continue };
+            let uid = &sandbox.spec.meta.uid;
+            let file = self.hands.dirs.message(uid, &container.spec.name, container.spec.attempt);
+            let policy = self.tenants.get(uid).and_then(|tenant| {
+                let spec = Pod::new(&tenant.object).container(&container.spec.name)?.spec;
+                Some(spec.text(&["terminationMessagePolicy"]).to_owned())
+            });
+            let said = logs::last_words(&file, &container.log_path, &policy.unwrap_or_default(), exit.exit_code);
+            self.beside.messages.insert(container.id.clone(), said);
+        }
+    }
+
+    /// One turn for every pod that is awake.
+    fn decide(&mut self) {
+        if self.is_stale {
+            return;
+        }
+        let now = self.config.clock.now();
+        for (uid, tenant) in &self.tenants {
+            if tenant.wake.is_some_and(|at| at <= now) {
+                self.awake.insert(uid.clone());
+            }
+        }
+        for uid in std::mem::take(&mut self.awake) {
+            self.turn(&uid, now);
+        }
+    }
+
+    fn turn(&mut self, uid: &str, now: Time) {
+        let nothing = Shown::default();
+        let shown = self.shown.get(uid).unwrap_or(&nothing);
+        let Some(tenant) = self.tenants.get_mut(uid) else { return };
+        let object = Arc::clone(&tenant.object);
+        let subject = Pod { object: &object, is_gone: tenant.is_gone };
+        let scene = Scene { pod: subject, shown, memory: &tenant.memory, here: &self.here, now };
+        // A pod that makes the brain panic must not take the others with it.
+        let Ok(turn) = std::panic::catch_unwind(AssertUnwindSafe(|| pod::turn(&scene))) else {
+            tracing::error!(pod = object.name(), namespace = object.namespace(), "the agent panicked on a pod");
+            tenant.wake = Some(now.after(REFRESH_EVERY));
+            return;
+        };
+        tenant.memory.begin_turn(&subject, &turn, now);
+        tenant.wake = match turn.wake {
+            Wake::At(at) => Some(at),
+            Wake::OnChange => None,
+        };
+        let shown = shown.clone();
+        if turn.is_over && shown == nothing {
+            self.tenants.remove(uid);
+            let logs = self.config.logs.join(format!("{}_{}_{uid}", object.namespace(), object.name()));
+            // Nobody can ask for them any more.
+            tokio::task::spawn_blocking(move || std::fs::remove_dir_all(logs));
+            return;
+        }
+        let mut notices = turn.notices;
+        for step in turn.steps {
+            notices.extend(begun_notes(&subject, &step));
+            self.spawn(uid, Arc::clone(&object), shown.clone(), step);
+        }
+        self.tell(&object, notices, now);
+    }
+
+    fn spawn(&self, uid: &str, object: Arc<Value>, shown: Shown, step: Step) {
+        let (hands, news, uid) = (Arc::clone(&self.hands), self.news.clone(), uid.to_owned());
+        let task = Task { object, shown, view: self.mirror.view().clone(), step: step.clone() };
+        tokio::spawn(async move {
+            let performing = tokio::spawn(async move { hands.perform(&task).await });
+            let ended = performing.await.unwrap_or_else(|_| Answer::failed("", "the step panicked").into());
+            // The receiver is gone only when the node is.
+            let _ = news.send(News::Ended { uid, step, ended });
+        });
+    }
+
+    fn hear(&mut self, news: News) {
+        match news {
+            News::Runtime => self.is_stale = true,
+            News::Refreshed { uid } => {
+                if let Some(tenant) = self.tenants.get_mut(&uid) {
+                    tenant.is_refreshing = false;
+                }
+            }
+            News::Ended { uid, step, ended } => self.end(&uid, &step, ended),
+        }
+    }
+
+    fn end(&mut self, uid: &str, step: &Step, ended: Ended) {
+        let now = self.config.clock.now();
+        if !matches!(step, Step::Report { .. } | Step::Probe { .. } | Step::Delete | Step::Pull { .. }) {
+            self.is_stale = true;
+        }
+        if let (Step::Resize { id, resources, .. }, Answer::Done) = (step, &ended.answer) {
+            self.beside.resized.insert(id.clone(), resources.clone());
+        }
+        let Some(tenant) = self.tenants.get_mut(uid) else { return };
+        if let Answer::Failed(failure) = &ended.answer {
+            tracing::debug!(pod = tenant.object.name(), op = ?step.op(), why = failure.message, "a step failed");
+        }
+        let object = Arc::clone(&tenant.object);
+        let notices = tenant.memory.end(&Pod::new(&object), step, &ended.answer, now);
+        if let Some(written) = ended.object {
+            let revision = written.text(&["metadata", "resourceVersion"]).parse().map_or(Revision(0), Revision);
+            if revision > tenant.revision && written.uid() == uid {
+                (tenant.object, tenant.revision) = (Arc::new(written), revision);
+            }
+        }
+        self.awake.insert(uid.to_owned());
+        self.tell(&object, notices, now);
+    }
+
+    /// Makes events; one more or less holds nothing up.
+    fn tell(&self, pod: &Value, notices: Vec<Notice>, now: Time) {
+        let key = brain::key("core/pods", pod.namespace(), pod.name());
+        let Some(root) = self.mirror.view().get_key(&key).filter(|root| &*root.meta().uid == pod.uid()) else { return };
+        let events: Vec<Value> = notices
+            .into_iter()
+            .filter_map(|notice| {
+                let mut event = driver::events::event_from(COMPONENT, &PODS, "Pod", &root, &notice.note, now)?;
+                if let Some(path) = notice.field_path {
+                    // The same words about another container are another event.
+                    let base = format!("{}.", pod.name());
+                    let name = brain::child_name(&base, [event.name(), path.as_str()]);
+                    event.put(&["metadata", "name"], name);
+                    event.put(&["involvedObject", "fieldPath"], path);
+                }
+                event.put(&["source", "host"], self.config.name.as_str());
+                event.put(&["reportingInstance"], self.config.name.as_str());
+                Some(event)
+            })
+            .collect();
+        if events.is_empty() {
+            return;
+        }
+        let hands = Arc::clone(&self.hands.api.hands);
+        tokio::spawn(async move {
+            for event in events {
+                driver::events::tell(&hands, &event).await;
+            }
+        });
+    }
+
+    fn next_timer(&self) -> Option<Duration> {
+        let now = self.config.clock.now();
+        let wakes = self.tenants.values().filter_map(|tenant| tenant.wake);
+        let refreshes = self
+            .tenants
+            .values()
+            .filter(|tenant| !tenant.is_gone && has_payloads(&tenant.object))
+            .map(|tenant| tenant.refreshed.after(REFRESH_EVERY));
+        let retry = self.retry_runtime.filter(|_| self.is_stale);
+        wakes.chain(refreshes).chain(retry).min().map(|at| at.since(now))
+    }
+}
+
+/// Whether some volume of a pod is made of objects.
+fn has_payloads(pod: &Value) -> bool {
+    let made = ["configMap", "secret", "projected", "downwardAPI"];
+    let mut volumes = pod.items(&["spec", "volumes"]).iter();
+    volumes.any(|volume| made.iter().any(|kind| volume.get(*kind).is_some_and(Value::is_object)))
+}
+
+/// Resources that containers were resized to before this process began.
+fn remembered_resizes(dirs: &Dirs) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for pod in std::fs::read_dir(dirs.pods()).into_iter().flatten().flatten() {
+        for file in std::fs::read_dir(pod.path().join("resized")).into_iter().flatten().flatten() {
+            if let (Ok(id), Ok(text)) = (file.file_name().into_string(), std::fs::read_to_string(file.path())) {
+                found.insert(id, text);
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,100 @@
+//! The node that runs in the server's own process: its runtime, its images, its way to the API.
+
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use admit::UserInfo;
+use apiserver::{App, InProcess};
+use clock::Clock;
+use node::{NodeConfig, OciImages};
+use runtime::{NetworkConfig, Runtime, ShimCommand};
+use store::Store;
+
+use crate::StartError;
+
+/// The hidden command that this program is started again with, to run one sandbox (`setpoint`'s `main`).
+const SHIM_COMMAND: &str = "shim";
+/// The bridge of the node's pods, and their range.
+const BRIDGE: &str = "setpoint0";
+const POD_CIDR: &str = "10.244.0.0/24";
+const MTU: u32 = 1500;
+
+/// What a server is told of its node.
+#[derive(Clone, Debug)]
+pub struct NodeRole {
+    /// The Node's name.
+    pub name: String,
+    /// The bridge of its pods and their range, where the usual ones are taken.
+    pub network: Option<(String, String)>,
+    /// The parent of all control groups.
+    pub cgroup_root: String,
+}
+
+impl NodeRole {
+    /// A node with everything as usual.
+    pub fn named(name: impl Into<String>) -> NodeRole {
+        NodeRole { name: name.into(), network: None, cgroup_root: "setpoint".to_owned() }
+    }
+}
+
+/// Opens runtime and images; containers that run already are taken over.
+pub(crate) async fn prepare(
+    role: &NodeRole,
+    data_dir: &Path,
+    app: &Arc<App>,
+    store: &Arc<dyn Store>,
+    clock: &Arc<dyn Clock>,
+    ips: Vec<IpAddr>,
+    version: &str,
+) -> Result<NodeConfig, StartError> {
+    let failed = |what: &'static str| move |error: String| StartError::Node(format!("{what}: {error}"));
+    // The shim has another working directory.
+    let data_dir = &std::path::absolute(data_dir).map_err(|error| StartError::Node(error.to_string()))?;
+    let runtime = Runtime::open(runtime_config(role, data_dir).map_err(failed("the pods' network"))?).await;
+    let runtime = runtime.map_err(|error| StartError::Node(chain(&error)))?;
+    let root = data_dir.join(oci::STORE_DIRECTORY);
+    let images = tokio::task::spawn_blocking(move || {
+        let images = oci::Images::open(&root, oci::StoreOptions::default())?;
+        images.ensure_box(&oci::Program::running()?)?;
+        Ok::<_, oci::ImageError>(images)
+    });
+    let images = images.await.map_err(|error| StartError::Node(error.to_string()))?;
+    let images = images.map_err(|error| StartError::Node(error.message()))?;
+    let user = UserInfo::new(format!("system:node:{}", role.name), ["system:nodes"]).authenticated();
+    Ok(NodeConfig {
+        name: role.name.clone(),
+        root: data_dir.join("node"),
+        logs: data_dir.join("logs"),
+        store: Arc::clone(store),
+        moved: app.moved(),
+        transport: Arc::new(InProcess::new(Arc::clone(app), user)),
+        clock: Arc::clone(clock),
+        runtime: Arc::new(runtime),
+        images: Arc::new(OciImages::new(images, oci::Registries::new(oci::Hosts::default()))),
+        ips,
+        cluster_dns: None,
+        version: version.to_owned(),
+    })
+}
+
+fn runtime_config(role: &NodeRole, data_dir: &Path) -> Result<runtime::Config, String> {
+    let (bridge, cidr) = role.network.clone().unwrap_or_else(|| (BRIDGE.to_owned(), POD_CIDR.to_owned()));
+    Ok(runtime::Config {
+        root: data_dir.join("runtime"),
+        logs: data_dir.join("logs"),
+        cgroup_root: role.cgroup_root.clone(),
+        shim: ShimCommand::this_program([SHIM_COMMAND.to_owned()]),
+        network: Some(NetworkConfig { bridge, pod_cidr: cidr.parse()?, mtu: MTU, forward: true }),
+    })
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(&format!(": {error}"));
+        cause = error.source();
+    }
+    text
+}
