@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use http::Method;
@@ -49,12 +50,16 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), CommandError> {
             let _ = stopped.await;
         };
         let mut serving = tokio::spawn(server::run(config, started, stopping));
+        let applied = Arc::new(Mutex::new(Vec::new()));
+        let admin = Arc::new(OnceLock::new());
         let work = async {
             // Without a start there is nothing to do but to wait for the reason.
             let Ok(started) = told.await else { return std::future::pending().await };
-            show(started, &objects, kubeconfig, on_exit).await
+            println!("the API is served at https://{}", started.address);
+            let api = admin.get_or_init(|| Api::new(started.admin));
+            show(api, &objects, &applied, kubeconfig).await?;
+            std::future::pending().await
         };
-        let mut stop = Some(stop);
         let mut result: Result<(), CommandError> = tokio::select! {
             ended = &mut serving => return ended?.map_err(CommandError::from),
             done = work => done,
@@ -62,7 +67,12 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), CommandError> {
             _ = interrupt.recv() => Ok(()),
         };
         println!();
-        drop(stop.take());
+        if let (OnExit::Stop, Some(api)) = (on_exit, admin.get()) {
+            println!("taking down what was applied; once more Ctrl-C leaves it");
+            let applied = applied.lock().map(|applied| applied.clone()).unwrap_or_default();
+            tokio::select! { () = take_down(api, &applied) => {}, _ = interrupt.recv() => {} }
+        }
+        drop(stop);
         if let Err(error) = (&mut serving).await?
             && result.is_ok()
         {
@@ -72,27 +82,16 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), CommandError> {
     })
 }
 
-/// Applies, shows, and waits to be interrupted.
-async fn show(
-    started: Started,
-    objects: &[Value],
-    kubeconfig: Option<PathBuf>,
-    on_exit: OnExit,
-) -> Result<(), CommandError> {
-    let api = Api::new(started.admin);
-    println!("the API is served at https://{}", started.address);
+/// What has been applied so far: it may be interrupted at any time.
+type Applied = Mutex<Vec<Value>>;
+
+/// Applies and shows how it comes to be.
+async fn show(api: &Api, objects: &[Value], applied: &Applied, config: Option<PathBuf>) -> Result<(), CommandError> {
     let begun = Instant::now();
-    let applied = apply_all(&api, objects).await?;
-    follow(&api, &applied, begun).await;
-    let config = kubeconfig.map_or_else(String::new, |path| format!("--kubeconfig {} ", path.display()));
+    let all = apply_all(api, objects, applied).await?;
+    follow(api, &all, begun).await;
+    let config = config.map_or_else(String::new, |path| format!("--kubeconfig {} ", path.display()));
     println!("\nnext:\n  kubectl {config}get pods -A\n  kubectl {config}get events -A\n  Ctrl-C stops");
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    if on_exit == OnExit::Keep {
-        return std::future::pending().await;
-    }
-    tokio::select! { _ = interrupt.recv() => {}, _ = terminate.recv() => {} }
-    take_down(&api, &applied).await;
     Ok(())
 }
 
@@ -105,7 +104,7 @@ fn title(object: &Value) -> String {
 }
 
 /// Applies in the order in which objects need one another.
-async fn apply_all(api: &Api, objects: &[Value]) -> Result<Vec<Value>, Refused> {
+async fn apply_all(api: &Api, objects: &[Value], done: &Applied) -> Result<Vec<Value>, Refused> {
     let catalog = Catalog::built_in();
     let order = |object: &Value| {
         let kind = object.gvk().and_then(|gvk| catalog.kind(&gvk).cloned());
@@ -116,6 +115,9 @@ async fn apply_all(api: &Api, objects: &[Value]) -> Result<Vec<Value>, Refused> 
     let mut applied = Vec::new();
     for object in sorted {
         applied.push(apply(api, object).await?);
+        if let Ok(mut done) = done.lock() {
+            done.clone_from(&applied);
+        }
         println!("applied  {}", title(object));
     }
     Ok(applied)

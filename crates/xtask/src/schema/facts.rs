@@ -39,7 +39,8 @@ pub fn render(definitions: &Definitions, packages: &Packages) -> Result<String, 
 }
 
 /// Kinds without a stable version that are served all the same.
-const UNSTABLE: [&str; 1] = ["io.k8s.api.coordination.v1beta1.LeaseCandidate"];
+const UNSTABLE: [&str; 2] =
+    ["io.k8s.api.coordination.v1beta1.LeaseCandidate", "io.k8s.api.coordination.v1beta1.LeaseCandidateList"];
 
 /// Types of stable versions, the few others that are served, and all that they reference.
 fn wanted(definitions: &Definitions) -> BTreeSet<String> {
