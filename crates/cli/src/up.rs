@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use http::Method;
@@ -50,8 +50,8 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), CommandError> {
             let _ = stopped.await;
         };
         let mut serving = tokio::spawn(server::run(config, started, stopping));
-        let applied = Arc::new(Mutex::new(Vec::new()));
-        let admin = Arc::new(OnceLock::new());
+        let applied = Mutex::new(Vec::new());
+        let admin = OnceLock::new();
         let work = async {
             // Without a start there is nothing to do but to wait for the reason.
             let Ok(started) = told.await else { return std::future::pending().await };
