@@ -37,8 +37,14 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 
 fn token_user(app: &App, token: &str) -> Result<UserInfo, ApiError> {
     let identity = &app.identity;
-    let outcome =
-        tokens::authenticate(&identity.tokens, &*identity.verifier, &app.store.snapshot(), token, None, app.clock.now());
+    let outcome = tokens::authenticate(
+        &identity.tokens,
+        &*identity.verifier,
+        &app.store.snapshot(),
+        token,
+        None,
+        app.clock.now(),
+    );
     match outcome {
         Ok(Some(authenticated)) => Ok(authenticated.user),
         Ok(None) => Err(ApiError::unauthorized()),
@@ -64,8 +70,13 @@ fn impersonate(app: &App, asker: Arc<UserInfo>, headers: &HeaderMap) -> Result<A
         };
     };
     let check = |group: &str, resource: &str, subresource: &str, namespace: &str, name: &str| {
-        let mut asked: Attributes =
-            Attributes { user: Arc::clone(&asker), ..Attributes::default() }.on_the_side("impersonate", group, resource, namespace, name);
+        let mut asked: Attributes = Attributes { user: Arc::clone(&asker), ..Attributes::default() }.on_the_side(
+            "impersonate",
+            group,
+            resource,
+            namespace,
+            name,
+        );
         asked.subresource = subresource.to_owned();
         authorize(app, &asked)
     };

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use client::Body;
-use http::header::{ETAG, HeaderValue, VARY};
 use http::Response;
+use http::header::{ETAG, HeaderValue, VARY};
 use kinds::{Catalog, KindDef, Scope};
 use meta::GroupVersion;
 use serde_json::{Value, json};
@@ -63,7 +63,9 @@ impl Published {
 pub fn response(app: &Arc<App>, path: &str, accept: &str) -> Option<Response<Body>> {
     let published = app.published();
     let path = if path == "/" { path } else { path.trim_end_matches('/') };
-    if let Some((bytes, hash)) = published.aggregated.get(path).filter(|_| negotiate::wants_aggregated_discovery(accept)) {
+    if let Some((bytes, hash)) =
+        published.aggregated.get(path).filter(|_| negotiate::wants_aggregated_discovery(accept))
+    {
         let mut response = typed_response(200, AGGREGATED, full(bytes.clone()));
         if let Ok(etag) = HeaderValue::from_str(&format!("\"{hash}\"")) {
             response.headers_mut().insert(ETAG, etag);
@@ -170,8 +172,13 @@ fn aggregated(catalog: &Catalog, legacy: bool) -> Value {
         .iter()
         .filter(|group| group.name.is_empty() == legacy)
         .map(|group| {
-            let versions: Vec<Value> = group.versions.iter().map(|v| aggregated_version(catalog, &group.name, v)).collect();
-            let metadata = if legacy { json!({"creationTimestamp": null}) } else { json!({"name": group.name, "creationTimestamp": null}) };
+            let versions: Vec<Value> =
+                group.versions.iter().map(|v| aggregated_version(catalog, &group.name, v)).collect();
+            let metadata = if legacy {
+                json!({"creationTimestamp": null})
+            } else {
+                json!({"name": group.name, "creationTimestamp": null})
+            };
             json!({"metadata": metadata, "versions": versions})
         })
         .collect();
@@ -180,7 +187,8 @@ fn aggregated(catalog: &Catalog, legacy: bool) -> Value {
 
 fn aggregated_version(catalog: &Catalog, group: &str, version: &str) -> Value {
     let gv = GroupVersion::new(group, version);
-    let response_kind = |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
+    let response_kind =
+        |group: &str, version: &str, kind: &str| json!({"group": group, "version": version, "kind": kind});
     let resources: Vec<Value> = catalog
         .in_version(&gv)
         .map(|kind| {

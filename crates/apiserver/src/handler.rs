@@ -28,7 +28,11 @@ pub async fn handle(app: &Arc<App>, peer: &Peer, request: http::Request<Bytes>) 
     }
 }
 
-async fn route_request(app: &Arc<App>, peer: &Peer, request: &http::Request<Bytes>) -> Result<Response<Body>, ApiError> {
+async fn route_request(
+    app: &Arc<App>,
+    peer: &Peer,
+    request: &http::Request<Bytes>,
+) -> Result<Response<Body>, ApiError> {
     let user = authn::authenticate(app, peer, request.headers())?;
     let path = request.uri().path();
     match route::parse(path) {
@@ -49,7 +53,11 @@ fn authorize_path(app: &App, user: Arc<UserInfo>, method: &Method, path: &str) -
 fn path_response(app: &Arc<App>, request: &http::Request<Bytes>) -> Result<Response<Body>, ApiError> {
     let path = request.uri().path();
     if !matches!(*request.method(), Method::GET | Method::HEAD) {
-        return Err(ApiError::new(405, meta::Reason::MethodNotAllowed, "the server does not allow this method on the requested resource"));
+        return Err(ApiError::new(
+            405,
+            meta::Reason::MethodNotAllowed,
+            "the server does not allow this method on the requested resource",
+        ));
     }
     let accept = header(request, &ACCEPT);
     let found = health::response(app, path, request.uri().query().unwrap_or(""))
@@ -150,9 +158,8 @@ fn payload(http: &http::Request<Bytes>, verb: Verb, kind: &kinds::KindDef) -> Re
         Verb::Patch => api::accepted_patches(kind.custom.is_some()),
         _ => &["application/json", "application/yaml", "application/vnd.kubernetes.protobuf"],
     };
-    let is_patch = |media_type: MediaType| {
-        !matches!(media_type, MediaType::Json | MediaType::Yaml | MediaType::Protobuf)
-    };
+    let is_patch =
+        |media_type: MediaType| !matches!(media_type, MediaType::Json | MediaType::Yaml | MediaType::Protobuf);
     match MediaType::parse(content_type) {
         Some(media_type) if is_patch(media_type) == (verb == Verb::Patch) => Ok(Payload { media_type, bytes }),
         _ => Err(ApiError::unsupported_media_type(accepted)),

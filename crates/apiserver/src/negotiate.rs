@@ -74,12 +74,17 @@ mod tests {
 
     #[test]
     fn the_first_servable_alternative_wins() {
-        let check = |accept: &str, form: Option<Representation>| assert_eq!(representation(accept, "", true).ok(), form, "{accept}");
+        let check = |accept: &str, form: Option<Representation>| {
+            assert_eq!(representation(accept, "", true).ok(), form, "{accept}")
+        };
         check("", Some(Representation::Object));
         check("*/*", Some(Representation::Object));
         check("application/vnd.kubernetes.protobuf, application/json", Some(Representation::Object));
         check("application/vnd.kubernetes.protobuf", None);
-        check("application/json;as=Table;v=v1;g=meta.k8s.io,application/json", Some(Representation::Table(RowObject::Metadata)));
+        check(
+            "application/json;as=Table;v=v1;g=meta.k8s.io,application/json",
+            Some(Representation::Table(RowObject::Metadata)),
+        );
         check("application/json;as=Table;v=v1beta1;g=meta.k8s.io,application/json", Some(Representation::Object));
         check("application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1", Some(Representation::Metadata));
         check("text/html", None);

@@ -57,7 +57,12 @@ pub fn error_response(error: &ApiError) -> Response<Body> {
 }
 
 /// An answer in the form asked for.
-pub fn answer_response(app: &Arc<App>, answer: Answer, form: Representation, kind: &Arc<kinds::KindDef>) -> Response<Body> {
+pub fn answer_response(
+    app: &Arc<App>,
+    answer: Answer,
+    form: Representation,
+    kind: &Arc<kinds::KindDef>,
+) -> Response<Body> {
     let now = app.clock.now();
     let code = answer.code;
     let mut response = match answer.body {

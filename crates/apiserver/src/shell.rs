@@ -66,7 +66,8 @@ async fn attempt_until_done(app: &App, request: &Request) -> Result<Done, ApiErr
 
 fn attempt(app: &App, request: &Request, snapshot: &Snapshot) -> Result<Attempt, ApiError> {
     let catalog = app.catalog();
-    let world = World { snapshot, catalog: &catalog, now: app.clock.now(), authorizer: &app.authorizer, ids: &*app.ids };
+    let world =
+        World { snapshot, catalog: &catalog, now: app.clock.now(), authorizer: &app.authorizer, ids: &*app.ids };
     app.machine.attempt(world, request)
 }
 

@@ -21,7 +21,8 @@ pub fn request(app: &App, request: &Request) -> Result<Response<Body>, ApiError>
     let (identity, now) = (&app.identity, app.clock.now());
     let grant = tokens::token_request(&identity.tokens, &app.snapshot(), account, &body, now, &app.ids.uid())?;
     let mut answer = grant.answer;
-    let token = tokens::sign(&grant.claims, &*identity.signer).map_err(|_| ApiError::internal("the token could not be signed"))?;
+    let token = tokens::sign(&grant.claims, &*identity.signer)
+        .map_err(|_| ApiError::internal("the token could not be signed"))?;
     answer.put(&["status", "token"], token);
     answer.put(&["metadata", "name"], target.name.clone());
     answer.put(&["metadata", "namespace"], target.namespace.clone());
@@ -62,7 +63,10 @@ pub fn issuer_response(app: &Arc<App>, path: &str) -> Option<Response<Body>> {
     match path {
         "/.well-known/openid-configuration" => {
             let keys = format!("{}/openid/v1/jwks", identity.tokens.issuer.trim_end_matches('/'));
-            Some(tree_response(200, &tokens::discovery_document(&identity.tokens, &keys, &[identity.signer.algorithm()])))
+            Some(tree_response(
+                200,
+                &tokens::discovery_document(&identity.tokens, &keys, &[identity.signer.algorithm()]),
+            ))
         }
         "/openid/v1/jwks" => Some(tree_response(200, &identity.key_set)),
         _ => None,

@@ -26,8 +26,7 @@ use crate::discovery::version_path;
 use crate::respond::{error_response, full, typed_response};
 
 /// What clients ask for and what they are told they got; upstream's two names of one form.
-const V2_PROTOBUF_ASKED: [&str; 2] =
-    ["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", V2_PROTOBUF];
+const V2_PROTOBUF_ASKED: [&str; 2] = ["application/com.github.proto-openapi.spec.v2@v1.0+protobuf", V2_PROTOBUF];
 const V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
 const JSON: &str = "application/json";
 /// A document named by its hash never changes.
@@ -192,12 +191,7 @@ fn accepts_json(accept: &str) -> bool {
 }
 
 /// 200 with the document, or 304 for a client that has it.
-fn document_response(
-    request: &http::Request<Bytes>,
-    form: &'static str,
-    bytes: &Bytes,
-    hash: &str,
-) -> Response<Body> {
+fn document_response(request: &http::Request<Bytes>, form: &'static str, bytes: &Bytes, hash: &str) -> Response<Body> {
     let etag = format!("\"{hash}\"");
     let known = header(request, &IF_NONE_MATCH).split(',').any(|tag| tag.trim().trim_start_matches("W/") == etag);
     let mut response = match known {
