@@ -121,8 +121,11 @@ fn copies_cannot_grow_without_bound() {
 #[test]
 fn nesting_is_bounded() {
     let nest = json!({"op": "copy", "from": "/a", "path": "/a/b"});
-    let error = patched(json!({"a": {}}), Value::Array(vec![nest; 150])).expect_err("too deep");
-    assert_eq!(error.detail, "the result is nested deeper than 120 levels");
+    let depth = meta::stored::DEPTH_MAX;
+    // The object and its field are levels of their own.
+    assert!(patched(json!({"a": {}}), Value::Array(vec![nest.clone(); depth - 2])).is_ok());
+    let error = patched(json!({"a": {}}), Value::Array(vec![nest; depth + 1])).err().map(|error| error.detail);
+    assert_eq!(error, Some(format!("the result is nested deeper than {depth} levels")));
 }
 
 #[test]
