@@ -20,12 +20,7 @@ impl<E: Error + 'static> From<E> for CommandError {
 
 impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "error: {}", self.source)?;
-        let mut cause = self.source.source();
-        while let Some(error) = cause {
-            write!(f, ": {error}")?;
-            cause = error.source();
-        }
+        write!(f, "error: {}", stdx::chain(&*self.source))?;
         match &self.hint {
             Some(hint) => write!(f, "\nhint: {hint}"),
             None => Ok(()),

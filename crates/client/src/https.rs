@@ -241,19 +241,9 @@ async fn send(pool: &Pool, request: Request<Bytes>) -> Result<Response<Body>, Ca
     let sent = pool.request(request.map(Full::new));
     match tokio::time::timeout(ANSWER_TIMEOUT, sent).await {
         Ok(Ok(answer)) => Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync())),
-        Ok(Err(error)) => Err(CallError { message: chain(&error) }),
+        Ok(Err(error)) => Err(CallError { message: stdx::chain(&error) }),
         Err(_) => Err(CallError { message: format!("no answer within {} seconds", ANSWER_TIMEOUT.as_secs()) }),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }
 
 #[cfg(test)]

@@ -142,13 +142,6 @@ impl ImageError {
 
     /// The message with its causes, for a status or an event.
     pub fn message(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(error) = cause {
-            text.push_str(": ");
-            text.push_str(&error.to_string());
-            cause = error.source();
-        }
-        text
+        stdx::chain(self)
     }
 }

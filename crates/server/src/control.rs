@@ -58,19 +58,9 @@ async fn answer(mut stream: UnixStream, disk: Arc<Disk>) -> std::io::Result<()> 
 async fn backup(disk: Arc<Disk>, file: PathBuf) -> Value {
     match tokio::task::spawn_blocking(move || disk.backup(&file)).await {
         Ok(Ok(info)) => json!({"items": info.items, "revision": info.revision.0}),
-        Ok(Err(error)) => json!({"error": chain(&error)}),
+        Ok(Err(error)) => json!({"error": stdx::chain(&error)}),
         Err(error) => json!({"error": error.to_string()}),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }
 
 /// Asks the server that runs on `data_dir` for a backup into `file` (an absolute path). `None`: no server runs there.

@@ -52,7 +52,7 @@ pub(crate) async fn prepare(
     // The shim has another working directory.
     let data_dir = &std::path::absolute(data_dir).map_err(|error| StartError::Node(error.to_string()))?;
     let runtime = Runtime::open(runtime_config(role, data_dir).map_err(failed("the pods' network"))?).await;
-    let runtime = runtime.map_err(|error| StartError::Node(chain(&error)))?;
+    let runtime = runtime.map_err(|error| StartError::Node(stdx::chain(&error)))?;
     let root = data_dir.join(oci::STORE_DIRECTORY);
     let images = tokio::task::spawn_blocking(move || {
         let images = oci::Images::open(&root, oci::StoreOptions::default())?;
@@ -87,14 +87,4 @@ fn runtime_config(role: &NodeRole, data_dir: &Path) -> Result<runtime::Config, S
         shim: ShimCommand::this_program([SHIM_COMMAND.to_owned()]),
         network: Some(NetworkConfig { bridge, pod_cidr: cidr.parse()?, mtu: MTU, forward: true }),
     })
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(error) = cause {
-        text.push_str(&format!(": {error}"));
-        cause = error.source();
-    }
-    text
 }
