@@ -33,8 +33,8 @@ impl Def {
         keys
     }
 
-    /// Every key there is to look at when the controller starts, in order.
-    pub fn all_keys(&self, view: &View) -> Vec<Key> {
+    /// The keys of every root there is, in order.
+    fn root_keys(&self, view: &View) -> Vec<Key> {
         let root = self.root.collection();
         let is_root = |collection: &&store::Collection| self.root == Resource::ANY || ***collection == *root;
         let collections = view.snapshot().collections().filter(is_root);
@@ -90,6 +90,11 @@ pub trait Brain: 'static {
         observed: &Self::Observed,
         outcome: &Outcome<Self::Step, Self::Why>,
     ) -> Result<(), String>;
+    /// Keys of roots that are no more but left something to be done. Events tell of them too; a controller that
+    /// starts afterwards asks here.
+    fn absent_roots(_view: &View) -> Vec<Key> {
+        Vec::new()
+    }
     /// Adds to the facts that the key's last turn was refused: what the world itself does not show. By default
     /// nobody minds, and the loop's backoff is all that comes of it.
     fn refused(_observed: &mut Self::Observed, _refusal: &Refusal) {}
@@ -110,12 +115,21 @@ pub struct Controller {
     pub def: Def,
     /// Observe, reconcile, check and translate for one key, given what was refused to it last (see [`crate::Refusals`]).
     pub turn: fn(&View, &Key, Time, Option<&Refusal>) -> Turn,
+    /// See [`Brain::absent_roots`].
+    pub absent_roots: fn(&View) -> Vec<Key>,
 }
 
 impl Controller {
     /// The table entry of a brain.
     pub const fn of<B: Brain>() -> Controller {
-        Controller { def: B::DEF, turn: turn::<B> }
+        Controller { def: B::DEF, turn: turn::<B>, absent_roots: B::absent_roots }
+    }
+
+    /// Every key there is to look at when the controller starts.
+    pub fn all_keys(&self, view: &View) -> Vec<Key> {
+        let mut keys = self.def.root_keys(view);
+        keys.extend((self.absent_roots)(view));
+        keys
     }
 }
 

@@ -130,6 +130,17 @@ impl Brain for JobController {
         Some((Desired { job }, Observed { pods, strays }))
     }
 
+    fn absent_roots(view: &View) -> Vec<Key> {
+        let pods = view.snapshot().items(pods::COLLECTION);
+        let roots = pods.filter_map(|(item, entry)| {
+            let pod = Object::new(Key::new(pods::COLLECTION, item.clone()), entry.clone());
+            root_of(&pod).filter(|_| has_finalizer(&pod, TRACKING))
+        });
+        let mut absent: Vec<Key> = roots.filter(|root| view.get_key(root).is_none()).collect();
+        absent.dedup();
+        absent
+    }
+
     fn reconcile(desired: &Desired, observed: &Observed, now: Time) -> Outcome<Step, Why> {
         let mut outcome = match &desired.job {
             Some(job) if job.is_finished => {
@@ -228,7 +239,8 @@ fn is_foreign(job: &Value) -> bool {
     !matches!(job.text(&["spec", "managedBy"]), "" | SELF)
 }
 
-/// Held pods whose controller is a Job of this name with another uid.
+/// Held pods whose controller is a Job of this name with another uid; and the held pod of this very name that nobody
+/// controls any more (its Job let it go as an orphan before the Job's controller came to it).
 fn strays(view: &View, namespace: &str, name: &str, uid: &str) -> Vec<(Target, Vec<String>)> {
     let mut cut = name.len().min(BASE_MAX);
     while !name.is_char_boundary(cut) {
@@ -238,8 +250,11 @@ fn strays(view: &View, namespace: &str, name: &str, uid: &str) -> Vec<(Target, V
     let pods = view.snapshot().range(pods::COLLECTION, &prefix, "");
     let pods = pods.map(|(item, entry)| Object::new(Key::new(pods::COLLECTION, item.clone()), entry.clone()));
     let is_stray = |pod: &Object| {
-        let owner = pod.meta().controller();
-        owner.is_some_and(|o| &*o.kind == "Job" && &*o.name == name && &*o.uid != uid) && has_finalizer(pod, TRACKING)
+        let is_let_go = match pod.meta().controller() {
+            Some(owner) => &*owner.kind == "Job" && &*owner.name == name && &*owner.uid != uid,
+            None => &*pod.meta().name == name,
+        };
+        is_let_go && has_finalizer(pod, TRACKING)
     };
     let stray = |pod: Object| (Target::of(&pod), crate::target::finalizers_without(&pod, TRACKING));
     pods.filter(is_stray).map(stray).collect()
@@ -289,12 +304,17 @@ fn become_indexed(pod: &mut Value, job: &str, index: i64) {
 
 fn pod_roots(_: &View, event: &Event) -> Vec<Key> {
     let entries = event.previous.iter().chain([&event.entry]);
-    let key = |entry: &std::sync::Arc<store::Entry>| {
-        let pod = Object::new(event.key.clone(), entry.clone());
-        let owner = pod.meta().controller().filter(|owner| &*owner.kind == "Job")?;
-        Some(Key::new(COLLECTION, format!("{}/{}", pod.meta().namespace, owner.name)))
+    entries.filter_map(|entry| root_of(&Object::new(event.key.clone(), entry.clone()))).collect()
+}
+
+/// The key that looks after a pod: its Job's, or one of the pod's own name when nobody controls it but it is held.
+fn root_of(pod: &Object) -> Option<Key> {
+    let meta = pod.meta();
+    let name = match meta.controller() {
+        Some(owner) => Some(&owner.name).filter(|_| &*owner.kind == "Job"),
+        None => Some(&meta.name).filter(|_| has_finalizer(pod, TRACKING)),
     };
-    entries.filter_map(key).collect()
+    Some(Key::new(COLLECTION, format!("{}/{}", meta.namespace, name?)))
 }
 
 #[cfg(test)]

@@ -183,7 +183,7 @@ impl World {
     fn wake_all(&mut self) {
         let view = self.view();
         for (due, controller) in self.due.iter_mut().zip(&self.controllers) {
-            due.extend(controller.def.all_keys(&view));
+            due.extend(controller.all_keys(&view));
         }
     }
 

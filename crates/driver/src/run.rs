@@ -120,7 +120,7 @@ impl Driver {
     /// Level, not edge: after a start, or when history was lost, every key that is there is looked at.
     fn wake_everything(&mut self) {
         for room in &mut self.rooms {
-            for key in room.controller.def.all_keys(self.mirror.view()) {
+            for key in room.controller.all_keys(self.mirror.view()) {
                 room.keys.wake(key);
             }
         }

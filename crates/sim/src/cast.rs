@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use admit::UserInfo;
-use brain::{Controller, Def, Loop, Resource};
+use brain::{Def, Loop, Resource};
 
 use crate::mutant::Mutant;
 use crate::room::{Mind, Part, Room};
@@ -22,13 +22,14 @@ const SCHEDULER: Def = Def {
 pub fn everybody(mutant: Option<Mutant>) -> Vec<Room> {
     let mut rooms: Vec<Room> = Vec::new();
     for (part, controllers) in [(Part::Controller, controllers::all()), (Part::Node, agent::simulated())] {
-        for Controller { def, turn } in controllers {
+        for controller in controllers {
+            let def = controller.def.clone();
             let is_second = rooms.iter().any(|room| room.def.name == def.name);
             let name = if is_second { format!("{}-{}", def.name, def.root.plural) } else { def.name.to_owned() };
             let user = UserInfo::service_account("kube-system", &account(def.name), "");
             // Nodes are what they are: mistakes are planted in the control plane.
             let mutant = mutant.filter(|_| part == Part::Controller);
-            let mind = Mind::Controller { turn, keys: Loop::new() };
+            let mind = Mind::Controller { controller, keys: Loop::new() };
             rooms.push(Room::new(name, part, def, mind, Arc::new(user), mutant));
         }
     }

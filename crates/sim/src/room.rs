@@ -5,7 +5,7 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use admit::UserInfo;
-use brain::{Def, Loop, Object, Performed, Refusal, Refusals, Turn, View, Wake};
+use brain::{Controller, Def, Loop, Object, Performed, Refusal, Refusals, Turn, View, Wake};
 use driver::{Call, Verdict, events};
 use meta::{ObjectExt, Time};
 use scheduler::{Decision, Scheduler};
@@ -113,8 +113,8 @@ pub struct Room {
 pub enum Mind {
     /// One key after the other, as controllers do.
     Controller {
-        /// The decision.
-        turn: Decide,
+        /// What it is.
+        controller: Controller,
         /// The keys.
         keys: Loop,
     },
@@ -122,14 +122,13 @@ pub enum Mind {
     Scheduler(Box<Scheduler>),
 }
 
-/// A controller's decision on one key.
-pub type Decide = fn(&View, &Key, Time, Option<&Refusal>) -> Turn;
-
 impl Mind {
     /// A mind of the same kind that knows nothing.
     fn fresh(&self) -> Mind {
         match self {
-            Mind::Controller { turn, .. } => Mind::Controller { turn: *turn, keys: Loop::new() },
+            Mind::Controller { controller, .. } => {
+                Mind::Controller { controller: controller.clone(), keys: Loop::new() }
+            }
             Mind::Scheduler(_) => Mind::Scheduler(Box::default()),
         }
     }
@@ -237,8 +236,8 @@ impl Room {
 
     /// Looks at every key again.
     pub fn wake_all(&mut self) {
-        if let Mind::Controller { keys, .. } = &mut self.mind {
-            self.def.all_keys(self.mirror.view()).into_iter().for_each(|key| keys.wake(key));
+        if let Mind::Controller { controller, keys } = &mut self.mind {
+            controller.all_keys(self.mirror.view()).into_iter().for_each(|key| keys.wake(key));
         }
     }
 
@@ -285,7 +284,7 @@ impl Room {
     fn decide(&mut self, now: Time, is_down: &dyn Fn(&str) -> bool) -> Option<Decided> {
         let view = self.mirror.view();
         match &mut self.mind {
-            Mind::Controller { turn, keys } => {
+            Mind::Controller { controller, keys } => {
                 let seen = if self.mutant == Some(Mutant::NoGate) { Revision(u64::MAX) } else { view.revision() };
                 let key = keys.next(seen, now)?;
                 let on_node = || view.get_key(&key).is_some_and(|root| is_down(&node_of(&root)));
@@ -293,7 +292,7 @@ impl Room {
                     Ok(Turn::rest())
                 } else {
                     let last = self.refusals.get(&key);
-                    std::panic::catch_unwind(AssertUnwindSafe(|| turn(view, &key, now, last)))
+                    std::panic::catch_unwind(AssertUnwindSafe(|| (controller.turn)(view, &key, now, last)))
                 };
                 Some(Decided { key, ticket: 0, turn })
             }
@@ -328,10 +327,10 @@ impl Room {
             turn = Turn::rest();
         }
         // Same input, same output: asked of every sixteenth decision that does something.
-        if let Mind::Controller { turn: decide, .. } = &self.mind
+        if let Mind::Controller { controller, .. } = &self.mind
             && !turn.effects.is_empty()
             && self.courses_started.is_multiple_of(16)
-            && decide(view, &key, now, self.refusals.get(&key)) != turn
+            && (controller.turn)(view, &key, now, self.refusals.get(&key)) != turn
         {
             fault = Some(format!("two decisions on {key} from the same facts differ"));
         }

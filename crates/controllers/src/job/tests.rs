@@ -266,6 +266,21 @@ fn pods_of_a_job_that_is_gone_are_let_go_of() {
 }
 
 #[test]
+fn so_are_those_that_lost_their_owner_first() {
+    let mut world = world(json!({"parallelism": 2}));
+    world.settle();
+    world.remove(COLLECTION, "a", "sum");
+    for pod in world.names(pods::COLLECTION) {
+        let name = pod.rsplit('/').next().unwrap().to_owned();
+        world.edit(pods::COLLECTION, "a", &name, |pod| pod.put(&["metadata", "ownerReferences"], json!([])));
+    }
+    assert_eq!(held(&world), 2);
+    // A controller that starts now has seen none of it.
+    world.settle();
+    assert_eq!(held(&world), 0);
+}
+
+#[test]
 fn a_foreign_job_is_left_alone() {
     let mut world = world(json!({"managedBy": "x.io/queue"}));
     assert_eq!(world.settle(), Vec::<String>::new());
