@@ -16,6 +16,7 @@ use store::{Event, Key};
 use crate::endpoint_slice::{check_changes, services_of_slice};
 use crate::service_backends::{SERVICES, family_of, namesake_roots};
 use crate::slice_plan::{COLLECTION, Change, Group, MANAGED_BY, Parent, SERVICE_NAME, Slice, existing, identity, plan};
+use crate::wakes;
 
 const MANAGER: &str = "endpointslicemirroring-controller.k8s.io";
 const ENDPOINTS: &str = "core/endpoints";
@@ -74,6 +75,10 @@ impl Brain for EndpointSliceMirroringController {
         let mirrored = endpoints.filter(|endpoints| is_users && is_mirrored(endpoints));
         let mirrored = mirrored.map(|endpoints| (parent(&endpoints), groups(&endpoints)));
         Some((Desired { mirrored }, Observed { slices }))
+    }
+
+    fn absent_roots(view: &View) -> Vec<Key> {
+        wakes::of_absent(view, COLLECTION, slice_roots)
     }
 
     fn reconcile(desired: &Desired, observed: &Observed, _: Time) -> Outcome<Step, Why> {
@@ -216,6 +221,16 @@ mod tests {
         assert_eq!(world.follow().len(), 2);
         world.edit(SERVICES, "a", "db", |o| o.put(&["spec", "selector"], json!({"app": "db"})));
         assert_eq!(world.follow().len(), 2);
+        assert_eq!(world.names(COLLECTION).len(), 0);
+    }
+
+    #[test]
+    fn the_mirror_of_a_service_that_went_unseen_goes() {
+        let mut world = world();
+        world.settle();
+        world.remove(SERVICES, "a", "db");
+        // A controller that starts now has not seen it go.
+        world.settle();
         assert_eq!(world.names(COLLECTION).len(), 0);
     }
 }

@@ -13,6 +13,7 @@ use store::Key;
 
 use crate::service_backends::{self, Backend, Port, SERVICES, Service, namesake_roots, pod_roots};
 use crate::target::Target;
+use crate::wakes;
 
 const ENDPOINTS: Resource = Resource::new("", "v1", "endpoints");
 const COLLECTION: &str = "core/endpoints";
@@ -80,6 +81,10 @@ impl Brain for EndpointsController {
         };
         let existing = view.get_key(&Key::new(COLLECTION, key.item.clone()));
         Some((Desired { wanted }, Observed { existing: existing.map(|o| (Target::of(&o), o.tree())) }))
+    }
+
+    fn absent_roots(view: &View) -> Vec<Key> {
+        wakes::of_absent(view, COLLECTION, namesake_roots)
     }
 
     fn reconcile(desired: &Desired, observed: &Observed, _: Time) -> Outcome<Step, Why> {

@@ -26,6 +26,7 @@ use self::spec::{JobSpec, JobStatus};
 use crate::claim::Owner;
 use crate::pods;
 use crate::target::{Target, has_finalizer};
+use crate::wakes;
 
 pub(crate) const JOBS: Resource = Resource::new("batch", "v1", "jobs");
 pub(crate) const COLLECTION: &str = "batch/jobs";
@@ -131,14 +132,7 @@ impl Brain for JobController {
     }
 
     fn absent_roots(view: &View) -> Vec<Key> {
-        let pods = view.snapshot().items(pods::COLLECTION);
-        let roots = pods.filter_map(|(item, entry)| {
-            let pod = Object::new(Key::new(pods::COLLECTION, item.clone()), entry.clone());
-            root_of(&pod).filter(|_| has_finalizer(&pod, TRACKING))
-        });
-        let mut absent: Vec<Key> = roots.filter(|root| view.get_key(root).is_none()).collect();
-        absent.dedup();
-        absent
+        wakes::of_absent(view, pods::COLLECTION, pod_roots)
     }
 
     fn reconcile(desired: &Desired, observed: &Observed, now: Time) -> Outcome<Step, Why> {

@@ -8,6 +8,23 @@ use meta::labels::Selector;
 use serde_json::Value;
 use store::{Change, Event, Key};
 
+/// The keys of roots that are no more, by what still stands in a collection that they looked after: for a controller
+/// that starts after their end. `roots` is the collection's own wake-up rule.
+pub(crate) fn of_absent(view: &View, collection: &'static str, roots: fn(&View, &Event) -> Vec<Key>) -> Vec<Key> {
+    let standing = view.snapshot().items(collection).map(|(item, entry)| Event {
+        revision: entry.modified,
+        key: Key::new(collection, item.clone()),
+        change: Change::Created,
+        entry: entry.clone(),
+        previous: None,
+    });
+    let mut absent: Vec<Key> = standing.flat_map(|event| roots(view, &event)).collect();
+    absent.retain(|root| view.get_key(root).is_none());
+    absent.sort();
+    absent.dedup();
+    absent
+}
+
 /// The workloads of `kind`, stored in `collection`, that a change of a child concerns: the one that controls it, the
 /// one that did, and, for a child without a controller, those that select it and so might adopt it. `selector` reads
 /// the selector of such a workload's `spec`.

@@ -139,3 +139,11 @@ fn a_thousand_addresses_are_enough_and_ready_ones_go_first() {
     assert_eq!(object["subsets"][0].items(&["addresses"]).len(), 600);
     assert_eq!(object["subsets"][0].items(&["notReadyAddresses"]).len(), 400);
 }
+
+#[test]
+fn those_of_a_service_that_went_unseen_go() {
+    let mut world = world();
+    world.settle();
+    world.remove(SERVICES, "a", "web");
+    assert_eq!(world.settle(), ["delete endpoints a/web"]);
+}
