@@ -62,7 +62,7 @@ impl Disk {
         let (directory, name) = split(path)?;
         let vfs = RealVfs::existing(directory).map_err(failed("open", directory))?;
         let (snapshot, volatile, header) = self.newest();
-        let sum = checkpoint::publish(&vfs, name, header, &volatile, &snapshot, true)
+        let sum = checkpoint::publish(&vfs, name, header, &volatile, &snapshot, checkpoint::FAITHFUL)
             .map_err(|found| fault("write", path, found))?;
         Ok(BackupInfo { revision: header.revision, items: sum.items, bytes: sum.bytes })
     }
@@ -110,7 +110,7 @@ pub fn restore(path: &Path, directory: &Path, options: &Options) -> Result<Backu
     let header = StateHeader { id, revision, reserved: revision.0, first_segment: 1, logged: revision.0 };
     // The state first: a log without it would pass for a new, empty store.
     let name = state_name(revision);
-    let sum = checkpoint::publish(&*vfs, &name, header, &state.volatile, &snapshot, true)
+    let sum = checkpoint::publish(&*vfs, &name, header, &state.volatile, &snapshot, checkpoint::FAITHFUL)
         .map_err(|found| fault("write", directory, found))?;
     Log::begin(vfs, options.clone(), id, revision).map_err(failed("begin the log in", directory))?;
     Ok(BackupInfo { revision, items: sum.items, bytes: sum.bytes })

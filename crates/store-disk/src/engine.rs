@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use store::{Listener, Published, Revision, Snapshot, TxnError};
 
 use crate::batch::{Batch, State};
-use crate::checkpoint::{self, StateFault, StateHeader, state_name};
+use crate::checkpoint::{self, StateFault, StateHeader, Sync, state_name};
 use crate::frame::{FRAME_HEADER, segment_name};
 use crate::log::{Log, LogEnd};
 use crate::options::{Mutant, OnFatal, Options};
@@ -46,7 +46,7 @@ fn cannot_write(error: &io::Error) -> String {
 
 /// Begins the new life: repairs what the crash left, then takes the log up where it ends.
 pub(crate) fn resume(vfs: Arc<dyn Vfs>, options: Options, found: Recovered) -> io::Result<Arc<Engine>> {
-    let Recovered { mut core, sum, mut reserved, volatile, segments, id, chain, logged, leftovers, .. } = found;
+    let Recovered { mut core, sum, mut reserved, volatile, segments, id, chain, synced, logged, leftovers, .. } = found;
     for name in &leftovers {
         vfs.remove(name)?;
     }
@@ -55,8 +55,11 @@ pub(crate) fn resume(vfs: Arc<dyn Vfs>, options: Options, found: Recovered) -> i
         options.ids.fill(&mut bytes);
         Log::begin(vfs.clone(), options.clone(), LogId(bytes), core.revision())?
     } else {
-        Log::resume(vfs.clone(), options.clone(), LogEnd { id, chain, revision: logged, segments })?
+        Log::resume(vfs.clone(), options.clone(), LogEnd { id, chain, synced, revision: logged, segments })?
     };
+    if options.has(Mutant::ForgetReserve) {
+        reserved = 0;
+    }
     core.begin_life(Revision(reserved), volatile.iter().cloned());
     reserved = reserved.max(core.revision().0);
     let state = State {
@@ -280,7 +283,7 @@ impl Engine {
             let header = StateHeader {
                 id: log.id(),
                 revision,
-                reserved: state.reserved,
+                reserved: if self.options.has(Mutant::CheckpointReserve) { 0 } else { state.reserved },
                 first_segment: log.first_segment(revision),
                 logged: log.revision().0,
             };
@@ -292,8 +295,11 @@ impl Engine {
         if self.vfs.list()?.contains(&name) {
             return Ok(());
         }
-        let faithful = !self.options.has(Mutant::SkipDirSync);
-        checkpoint::publish(&*self.vfs, &name, header, &volatile, &snapshot, faithful)?;
+        let sync = Sync {
+            content: !self.options.has(Mutant::CheckpointUnsynced),
+            name: !self.options.has(Mutant::SkipDirSync),
+        };
+        checkpoint::publish(&*self.vfs, &name, header, &volatile, &snapshot, sync)?;
         self.drop_before(header)?;
         Ok(())
     }

@@ -32,6 +32,8 @@ pub struct LogEnd {
     pub id: LogId,
     /// The chain there.
     pub chain: u64,
+    /// Up to where the last segment is known to be durable.
+    pub synced: u64,
     /// The last logged revision.
     pub revision: Revision,
     /// The segments, the last of which is appended to.
@@ -58,10 +60,13 @@ impl Log {
         if file.length()? > last.bytes {
             file.truncate(last.bytes)?;
         }
+        if !options.has(Mutant::TrustCache) && !options.has(Mutant::KeepUnsynced) {
+            touch(&*vfs, &*file, &last, from.synced)?;
+        }
         file.sync()?;
         vfs.sync_dir()?;
         let (end, synced) = (last.bytes, last.bytes);
-        let LogEnd { id, chain, revision, segments } = from;
+        let LogEnd { id, chain, revision, segments, .. } = from;
         Ok(Log { vfs, options, id, file, end, synced, chain, revision, segments: segments.into() })
     }
 
@@ -158,8 +163,13 @@ impl Log {
         };
         let chain = finish(&mut frame, self.id, header, self.options.header_crc()).next_chain();
         let next = SegmentHeader { id: self.id, number, revision: self.revision.0, chain };
+        if self.options.has(Mutant::RollEarly) {
+            self.commit(&mut frame, self.revision)?;
+        }
         let file = create_segment(&*self.vfs, &self.options, next)?;
-        self.commit(&mut frame, self.revision)?;
+        if !self.options.has(Mutant::RollEarly) {
+            self.commit(&mut frame, self.revision)?;
+        }
         self.file = file;
         (self.end, self.synced) = (SEGMENT_HEADER as u64, SEGMENT_HEADER as u64);
         self.segments.push_back(Segment { number, revision: self.revision, bytes: self.end });
@@ -183,6 +193,15 @@ impl Log {
         let count = self.segments.iter().take_while(|segment| segment.number < first).count();
         self.segments.drain(..count).collect()
     }
+}
+
+/// Writes the end of a segment once more, as far as nothing proves that it is durable. If the sync of an earlier
+/// process failed, the system takes those pages for written: readers see them, and a sync does not write them.
+fn touch(vfs: &dyn Vfs, file: &dyn VfsFile, segment: &Segment, synced: u64) -> io::Result<()> {
+    let unproven = usize::try_from(segment.bytes.saturating_sub(synced)).map_err(io::Error::other)?;
+    let mut bytes = vec![0; unproven];
+    let read = file.read_at(synced, &mut bytes)?;
+    vfs.rewrite(&segment_name(segment.number), synced, &bytes[..read])
 }
 
 fn create_segment(vfs: &dyn Vfs, options: &Options, header: SegmentHeader) -> io::Result<Box<dyn VfsFile>> {

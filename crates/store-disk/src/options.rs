@@ -62,7 +62,8 @@ impl Default for Options {
     }
 }
 
-/// Historic mistakes of stores, which the suite and the crash enumerator must notice.
+/// Historic mistakes of stores, which the suite and the crash enumerator must notice; those that are not about the
+/// medium are [`store::Mutant`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
     /// Acknowledges what was written but not synced.
@@ -73,12 +74,22 @@ pub enum Mutant {
     AckBeforeSync,
     /// Tries a failed sync again and believes the second answer.
     RetrySync,
-    /// Leaves what a failed sync did not write for the next process to read.
+    /// Leaves what a failed sync did not write for the next process to read, which believes it.
     KeepUnsynced,
     /// Leaves the length out of a frame's checksum.
     LengthUnchecked,
     /// Checkpoints a state whose log is not yet synced.
     CheckpointBeforeSync,
+    /// Gives a checkpoint its name before its content is synced.
+    CheckpointUnsynced,
+    /// Forgets in a checkpoint which revisions may have been handed out: after a crash they go back (etcd 17780).
+    CheckpointReserve,
+    /// Does not go on behind the revisions that may have been handed out before a crash.
+    ForgetReserve,
+    /// Says that the log goes on in the next segment before that one is durable.
+    RollEarly,
+    /// Believes that a sync at the start covers what an earlier process wrote, although that one's sync has failed.
+    TrustCache,
 }
 
 impl Options {

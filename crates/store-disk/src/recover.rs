@@ -49,6 +49,8 @@ pub struct Recovered {
     pub id: LogId,
     /// The chain at its end.
     pub chain: u64,
+    /// Up to where the last segment says of itself that it is durable.
+    pub synced: u64,
     /// The last logged revision.
     pub logged: Revision,
     /// Revisions up to this may have been handed out.
@@ -111,6 +113,7 @@ pub fn recover(vfs: &dyn Vfs, limits: Limits, over: HeaderCrc) -> Result<Recover
     let mut found = Recovered {
         id: state.map_or(LogId::default(), |state| state.id),
         chain: 0,
+        synced: 0,
         logged: Revision(0),
         reserved: state.map_or(0, |state| state.reserved),
         volatile: file.iter().flat_map(|file| file.volatile.iter().cloned()).collect(),
@@ -246,6 +249,7 @@ impl Reader<'_> {
                 Ok((header, payload)) => {
                     let next = self.read_payload(name, at, payload)?;
                     self.found.chain = header.next_chain();
+                    self.found.synced = header.synced;
                     self.found.frames += 1;
                     at += FRAME_HEADER + payload.len();
                     self.set_length(at);
@@ -286,6 +290,7 @@ impl Reader<'_> {
         self.found.logged = self.found.logged.max(Revision(header.revision));
         self.seen = self.found.logged;
         let revision = Revision(header.revision);
+        self.found.synced = 0;
         self.found.segments.push(Segment { number, revision, bytes: SEGMENT_HEADER as u64 });
         Ok(())
     }

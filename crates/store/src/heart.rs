@@ -13,7 +13,7 @@ use bytes::Bytes;
 use crate::history::{Fold, Folded, History, redo};
 use crate::pending::{Pending, Replayed};
 use crate::{
-    Change, Collection, Committed, Entry, Event, Key, Keyspace, Limits, Op, Precondition, ReadError, Revision,
+    Change, Collection, Committed, Entry, Event, Key, Keyspace, Limits, Mutant, Op, Precondition, ReadError, Revision,
     Snapshot, Txn, TxnError,
 };
 
@@ -103,7 +103,9 @@ impl Core {
     pub fn apply(&mut self, txn: Txn) -> Result<Pending, TxnError> {
         self.check_room()?;
         let bytes = crate::check::shape(&txn, &self.limits)?;
-        if let Some(failed) = txn.preconditions.iter().find(|precondition| !self.holds(precondition)) {
+        let looked_at = if self.limits.has(Mutant::FirstPrecondition) { 1 } else { usize::MAX };
+        let mut preconditions = txn.preconditions.iter().take(looked_at);
+        if let Some(failed) = preconditions.find(|precondition| !self.holds(precondition)) {
             return Err(TxnError::Failed(failed.clone()));
         }
         let revision = self.head.next();
@@ -143,8 +145,8 @@ impl Core {
     /// The item as the next transaction sees it.
     fn current(&self, key: &Key) -> Option<&Arc<Entry>> {
         match self.overlay.get(&*key.collection).and_then(|items| items.get(&*key.item)) {
-            Some((_, entry)) => entry.as_ref(),
-            None => self.visible.get_key(key),
+            Some((_, entry)) if !self.limits.has(Mutant::StalePreconditions) => entry.as_ref(),
+            _ => self.visible.get_key(key),
         }
     }
 
@@ -219,7 +221,8 @@ impl Core {
             self.waiting_bytes = self.waiting_bytes.saturating_sub(txn.bytes);
             txn.events.iter().for_each(|event| self.uncover(event));
             self.show(txn.revision, txn.events.iter().cloned());
-            for event in txn.events.iter() {
+            let told = if self.limits.has(Mutant::FirstCollection) { 1 } else { usize::MAX };
+            for event in txn.events.iter().take(told) {
                 if !collections.contains(&event.key.collection) {
                     collections.push(event.key.collection.clone());
                 }

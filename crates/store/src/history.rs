@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use crate::{Change, Collection, Event, Limits, ReadError, Revision, Snapshot};
+use crate::{Change, Collection, Event, Limits, Mutant, ReadError, Revision, Snapshot};
 
 /// What an event costs besides the values it holds: the event, its place in the index, an entry, its names.
 const EVENT_OVERHEAD_BYTES: usize = 320;
@@ -195,6 +195,7 @@ impl History {
     pub(crate) fn compact(&mut self, through: Revision) {
         if through > self.oldest {
             self.give_up_to(through);
+            self.take_along();
             self.floor = self.floor.max(through);
         }
     }
@@ -220,7 +221,8 @@ impl History {
             self.bytes = self.bytes.saturating_sub(cost(&event));
             if let Some(track) = self.tracks.get_mut(&*event.key.collection) {
                 track.places.pop_front();
-                track.lost = track.lost.max(event.revision);
+                track.lost =
+                    if self.limits.has(Mutant::ForgetLoss) { track.lost } else { event.revision.max(track.lost) };
             }
         }
         self.oldest = self.oldest.max(through);
@@ -229,12 +231,32 @@ impl History {
         self.folded.retain(|root| root.snapshot.revision >= oldest);
     }
 
+    /// A planted mistake; nothing otherwise.
+    fn take_along(&mut self) {
+        let is_deletion = self.ring.front().is_some_and(|event| event.change == Change::Deleted);
+        if self.limits.has(Mutant::CompactDeletion)
+            && is_deletion
+            && let Some(event) = self.ring.pop_front()
+        {
+            self.first += 1;
+            self.bytes = self.bytes.saturating_sub(cost(&event));
+            self.tracks.entry(event.key.collection).and_modify(|track| drop(track.places.drain(..1)));
+        }
+    }
+
+    fn track(&self, collection: &str) -> Option<&Track> {
+        match self.tracks.get(collection) {
+            None if self.limits.has(Mutant::Neighbour) => self.tracks.values().next(),
+            own => own,
+        }
+    }
+
     /// The way to the state at `to`, given the newest state.
     pub(crate) fn way_to(&self, to: Revision, newest: &Snapshot) -> Result<Fold, ReadError> {
         if to > newest.revision {
             return Err(ReadError::Future { newest: newest.revision });
         }
-        if to < self.oldest {
+        if to < self.oldest && !self.limits.has(Mutant::ReadCompacted) {
             return Err(ReadError::Compacted { oldest: self.oldest });
         }
         let place = self.first + self.ring.partition_point(|event| event.revision <= to) as u64;
@@ -273,27 +295,35 @@ impl History {
         limit: usize,
         newest: Revision,
     ) -> Result<(Vec<Event>, Revision), ReadError> {
-        if after > newest {
+        let has = |mutant| self.limits.has(mutant);
+        if after > newest && !has(Mutant::WatchFuture) {
             return Err(ReadError::Future { newest });
         }
         let floor = self.floor(collection);
-        if after < floor {
+        let begun = if has(Mutant::ResumeCompacted) { after.next() } else { after };
+        if begun < floor {
             return Err(ReadError::Compacted { oldest: floor });
         }
-        let Some(track) = self.tracks.get(collection) else { return Ok((Vec::new(), newest)) };
+        let Some(track) = self.track(collection) else { return Ok((Vec::new(), newest)) };
         let revision = |place: &u64| self.at(*place).map_or(newest, |event| event.revision);
-        let start = track.places.partition_point(|place| revision(place) <= after);
+        let seen = |place: &u64| revision(place) < after || (revision(place) == after && !has(Mutant::RepeatEvent));
+        let start = track.places.partition_point(seen);
         let cut = start.saturating_add(limit.max(1));
         let Some(beyond) = track.places.get(cut).map(revision) else {
-            return Ok((self.collect(track, start, track.places.len()), newest));
+            let back = has(Mutant::BackInTime) && start == track.places.len();
+            let through = if back { Revision(after.0.saturating_sub(1)) } else { newest };
+            return Ok((self.collect(track, start, track.places.len()), through));
         };
-        let end = whole(start, cut, beyond, |index| track.places.get(index).map(revision));
+        let whole = whole(start, cut, beyond, |index| track.places.get(index).map(revision));
+        let end = if has(Mutant::SplitTxn) { cut } else { whole };
         let through = track.places.get(end - 1).map_or(newest, revision);
-        Ok((self.collect(track, start, end), through))
+        let start = if has(Mutant::SlowMisses) { start + 1 } else { start };
+        Ok((self.collect(track, start, end), if has(Mutant::EarlyBookmark) { newest } else { through }))
     }
 
     fn collect(&self, track: &Track, start: usize, end: usize) -> Vec<Event> {
-        track.places.range(start..end).filter_map(|place| self.at(*place).cloned()).collect()
+        let events = track.places.range(start..end).filter_map(|place| self.at(*place));
+        events.map(|event| self.limits.delivered(event, self.oldest)).collect()
     }
 
     /// The newest change at or below `prefix` in what is kept.

@@ -13,6 +13,7 @@ mod limits;
 mod mem;
 #[cfg(any(test, feature = "suite"))]
 pub mod model;
+mod mutant;
 mod pending;
 mod replica;
 mod snapshot;
@@ -26,6 +27,7 @@ pub use history::{Fold, Folded};
 pub use key::{Collection, Key, Keyspace, Revision};
 pub use limits::Limits;
 pub use mem::Mem;
+pub use mutant::Mutant;
 pub use pending::{Pending, Record, Replayed};
 pub use replica::{Copied, Copy, Replica};
 pub use snapshot::{Items, Snapshot};

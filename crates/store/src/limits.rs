@@ -21,6 +21,9 @@ pub struct Limits {
     pub history_bytes_max: usize,
     /// Most sparse roots kept inside the history.
     pub roots_max: usize,
+    /// A mistake planted to see whether the tests find it.
+    #[cfg(any(test, feature = "suite"))]
+    pub mutant: Option<crate::Mutant>,
 }
 
 /// etcd's request limit, which every Kubernetes client already lives with.
@@ -67,6 +70,8 @@ impl Default for Limits {
             history_events_max: HISTORY_EVENTS_MAX,
             history_bytes_max: HISTORY_BYTES_MAX,
             roots_max: ROOTS_MAX,
+            #[cfg(any(test, feature = "suite"))]
+            mutant: None,
         }
     }
 }

@@ -102,7 +102,7 @@ impl Store for Mem {
 mod tests {
     use super::*;
     use crate::suite::{self, Rig, commit};
-    use crate::{Key, Keyspace, Op};
+    use crate::{Key, Keyspace, Mutant, Op};
 
     struct InMemory(Mem);
 
@@ -121,6 +121,22 @@ mod tests {
     #[test]
     fn it_passes_the_suite() {
         suite::run(&|limits| Box::new(InMemory(Mem::with_limits(limits))), 0..60);
+    }
+
+    /// What waits is visible at once in this engine; the durable one finds this mistake.
+    const NOT_HERE: Mutant = Mutant::StalePreconditions;
+
+    #[test]
+    fn every_planted_mistake_is_noticed_by_the_suite() {
+        for mutant in Mutant::ALL.iter().filter(|mutant| **mutant != NOT_HERE) {
+            let make = |limits| {
+                let limits = Limits { mutant: Some(*mutant), ..limits };
+                Box::new(InMemory(Mem::with_limits(limits))) as Box<dyn Rig>
+            };
+            let caught = suite::hunt(&make, 0..20);
+            println!("| {mutant:?} | {caught} |");
+            assert!(caught.is_caught(), "{mutant:?} was not noticed");
+        }
     }
 
     #[test]

@@ -72,23 +72,39 @@ pub fn enumerate(seed: u64, budget: u64) -> Report {
 
 /// The same with a planted fault; a good enumerator finds it. Stops at the first failing run.
 pub fn enumerate_mutant(seed: u64, budget: u64, mutant: Option<Mutant>) -> Report {
+    search(seed, budget, Planted { disk: mutant, core: None })
+}
+
+/// The same with a fault planted in the heart that all engines share.
+pub fn enumerate_core(seed: u64, budget: u64, mutant: Option<store::Mutant>) -> Report {
+    search(seed, budget, Planted { disk: None, core: mutant })
+}
+
+/// The faults of a run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Planted {
+    disk: Option<Mutant>,
+    core: Option<store::Mutant>,
+}
+
+fn search(seed: u64, budget: u64, planted: Planted) -> Report {
     let mut report = Report::default();
     let mut next = seed;
     while report.images < budget && report.failures.is_empty() {
-        one_run(next, mutant, budget, &mut report);
+        one_run(next, planted, budget, &mut report);
         next = next.wrapping_add(1);
     }
     report
 }
 
 /// One recorded run and all its images.
-pub fn one_run(seed: u64, mutant: Option<Mutant>, budget: u64, report: &mut Report) {
+fn one_run(seed: u64, planted: Planted, budget: u64, report: &mut Report) {
     report.runs += 1;
-    match workload::run(seed, mutant) {
+    match workload::run(seed, planted) {
         Ok(run) => {
             report.calls += run.calls.len() as u64;
             // Planted faults show at the first crash; the second would only take time.
-            images::check(seed, &run, budget, mutant.is_none(), report);
+            images::check(seed, &run, budget, planted.disk.is_none(), report);
         }
         Err(what) => report.failures.push(Failure { seed, calls: 0, what }),
     }

@@ -8,8 +8,9 @@ use store::model::{Model, State};
 use store::suite::Dice;
 use store::{Committed, Key, Keyspace, Limits, Op, Revision, Store, Txn, TxnError};
 
+use super::Planted;
 use crate::vfs::{Call, Medium, RecordVfs, SimVfs, Trouble, Vfs};
-use crate::{Disk, Flushing, Mutant, Options};
+use crate::{Disk, Flushing, Options};
 
 /// More calls make more images than a night has time for; the states repeat anyway.
 const CALLS_MAX: usize = 200;
@@ -58,9 +59,9 @@ pub fn durable(mut state: State) -> State {
 }
 
 /// Options that make everything happen within few calls.
-fn options(dice: &mut Dice, seed: u64, mutant: Option<Mutant>) -> Options {
+fn options(dice: &mut Dice, seed: u64, planted: Planted) -> Options {
     Options {
-        limits: Limits { history_events_max: 2 + dice.index(12), ..Limits::default() },
+        limits: Limits { history_events_max: 2 + dice.index(12), mutant: planted.core, ..Limits::default() },
         segment_bytes: 300 + dice.below(2500),
         checkpoint_bytes: u64::MAX,
         reserve_revisions: dice.below(6),
@@ -68,7 +69,7 @@ fn options(dice: &mut Dice, seed: u64, mutant: Option<Mutant>) -> Options {
         flushing: Flushing::ByHand,
         ids: Arc::new(SeededIds::new(seed)),
         on_fatal: None,
-        mutant,
+        mutant: planted.disk,
     }
 }
 
@@ -76,9 +77,9 @@ fn options(dice: &mut Dice, seed: u64, mutant: Option<Mutant>) -> Options {
 ///
 /// # Errors
 /// When the store answers otherwise than the model, crash or no crash.
-pub fn run(seed: u64, mutant: Option<Mutant>) -> Result<Run, String> {
+pub(super) fn run(seed: u64, planted: Planted) -> Result<Run, String> {
     let mut dice = Dice::new(seed);
-    let options = options(&mut dice, seed, mutant);
+    let options = options(&mut dice, seed, planted);
     let sim = Arc::new(SimVfs::new(Medium::default()));
     let record = Arc::new(RecordVfs::new(sim.clone()));
     let states = vec![(Revision::FIRST, State::new())];

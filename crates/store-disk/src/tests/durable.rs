@@ -3,12 +3,13 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
+use store::model::State;
 use store::suite::{commit, items};
 use store::{Key, Keyspace, Precondition, Revision, Store, TxnError};
 
 use super::{ByHand, by_hand, open, put, put_in, sim, tight};
-use crate::vfs::{Call, RecordVfs, SimVfs, Trouble, Vfs};
-use crate::{Disk, OpenError, Options};
+use crate::vfs::{Call, Medium, RecordVfs, SimVfs, Trouble, Vfs};
+use crate::{Disk, Mutant, OpenError, Options};
 
 fn restarted(vfs: &Arc<SimVfs>) -> Arc<SimVfs> {
     Arc::new(SimVfs::new(vfs.medium().crashed(&mut || false, false)))
@@ -108,7 +109,30 @@ fn an_error_of_the_medium_stops_everything() {
     failing(Trouble { room_bytes: Some(70), ..Trouble::default() });
 }
 
-/// The process stops at an error, the next one goes on on the same machine, and then the power fails.
+/// The process stops at an error, the next one goes on on the same machine, and then the power fails. What was shown
+/// and what is there then.
+pub fn after_trouble(trouble: Trouble, mutant: Option<Mutant>) -> (State, Result<State, OpenError>) {
+    let options = Options { mutant, ..by_hand() };
+    let vfs = sim();
+    let store = open(&vfs, &options);
+    put(&store, "a", "before").expect("committed");
+    vfs.trouble(trouble);
+    assert!(put(&store, "b", "refused").is_err());
+    store.0.abandon();
+    gone_on(&vfs, &options)
+}
+
+/// The next process goes on on the same machine, and then the power fails.
+fn gone_on(vfs: &SimVfs, options: &Options) -> (State, Result<State, OpenError>) {
+    let same_machine = Arc::new(SimVfs::new(vfs.medium().killed()));
+    let store = open(&same_machine, options);
+    put(&store, "c", "after").expect("committed");
+    let shown = items(&store.snapshot());
+    store.0.abandon();
+    let again = Disk::open_on(restarted(&same_machine), by_hand());
+    (shown, again.map(|disk| items(&disk.snapshot())))
+}
+
 #[test]
 fn what_a_failed_sync_left_in_memory_is_not_built_upon() {
     let troubles = [
@@ -116,20 +140,36 @@ fn what_a_failed_sync_left_in_memory_is_not_built_upon() {
         Trouble { append_fails_in: Some(1), ..Trouble::default() },
     ];
     for trouble in troubles {
-        let vfs = sim();
-        let store = open(&vfs, &by_hand());
-        put(&store, "a", "before").expect("committed");
-        vfs.trouble(trouble);
-        assert!(put(&store, "b", "refused").is_err());
-        store.0.abandon();
-        let same_machine = Arc::new(SimVfs::new(vfs.medium().killed()));
-        let store = open(&same_machine, &by_hand());
-        put(&store, "c", "after").expect("committed");
-        let shown = items(&store.snapshot());
-        store.0.abandon();
-        let again = open(&restarted(&same_machine), &by_hand());
-        assert_eq!(items(&again.snapshot()), shown, "{trouble:?}");
+        let (shown, found) = after_trouble(trouble, None);
+        assert_eq!(found.expect("it opens"), shown, "{trouble:?}");
     }
+}
+
+/// A process is killed between write and sync; the next one reads what it wrote, cannot sync it and ends; a third
+/// goes on; then the power fails.
+pub fn after_a_start_that_failed(mutant: Option<Mutant>) -> (State, Result<State, OpenError>) {
+    let options = Options { mutant, ..by_hand() };
+    let record = Arc::new(RecordVfs::new(sim()));
+    let store = ByHand(Disk::open_on(record.clone(), options.clone()).expect("it opens"));
+    put(&store, "a", "before").expect("committed");
+    put(&store, "b", "not synced").expect("committed");
+    store.0.abandon();
+    let calls = record.calls();
+    let killed_at = calls.iter().rposition(|call| matches!(call, Call::Sync(_))).expect("it synced");
+    let mut medium = Medium::default();
+    calls[..killed_at].iter().for_each(|call| medium.apply(call).expect("it was possible before"));
+    let vfs = Arc::new(SimVfs::new(medium));
+    vfs.trouble(Trouble { sync_fails_in: Some(1), ..Trouble::default() });
+    let failed = Disk::open_on(vfs.clone(), options.clone());
+    assert!(matches!(failed, Err(OpenError::Io { .. })), "a start that cannot sync ends");
+    gone_on(&vfs, &options)
+}
+
+#[test]
+fn what_a_failed_start_left_in_memory_is_made_durable_by_the_next() {
+    let (shown, found) = after_a_start_that_failed(None);
+    assert_eq!(shown.len(), 3, "what was read may be shown");
+    assert_eq!(found.expect("it opens"), shown);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod crash;
 mod durable;
 mod files;
+mod mutants;
 mod suite;
 
 use std::sync::Arc;

@@ -37,7 +37,7 @@ impl Rig for OnFiles {
 }
 
 /// Restarts by being killed: what was written but not synced is still there.
-struct OnMedium {
+pub struct OnMedium {
     vfs: Arc<SimVfs>,
     options: Options,
     disk: Option<ByHand>,
@@ -45,7 +45,12 @@ struct OnMedium {
 
 impl OnMedium {
     fn new(limits: Limits) -> OnMedium {
-        let options = Options {
+        OnMedium::with(limits, |_| ())
+    }
+
+    /// The same with other options.
+    pub fn with(limits: Limits, change: impl FnOnce(&mut Options)) -> OnMedium {
+        let mut options = Options {
             limits,
             segment_bytes: 3000,
             checkpoint_bytes: 1,
@@ -53,6 +58,7 @@ impl OnMedium {
             reserve_revisions: 5,
             ..by_hand()
         };
+        change(&mut options);
         let vfs = sim();
         OnMedium { disk: Some(open(&vfs, &options)), vfs, options }
     }

@@ -18,6 +18,8 @@ pub enum Call {
     Create(String),
     /// Bytes were appended to a file.
     Append(String, Vec<u8>),
+    /// Bytes of a file were written once more.
+    Rewrite(String, u64, Vec<u8>),
     /// A file was cut.
     Truncate(String, u64),
     /// A file was synced.
@@ -168,6 +170,9 @@ impl Medium {
                 let inode = self.inode(name)?;
                 self.append(inode, bytes)
             }
+            Call::Rewrite(name, offset, bytes) => {
+                self.rewrite(name, usize::try_from(*offset).unwrap_or(usize::MAX), bytes)
+            }
             Call::Truncate(name, length) => {
                 let inode = self.inode(name)?;
                 self.truncate(inode, *length);
@@ -217,6 +222,17 @@ impl Medium {
             *room -= bytes.len() as u64;
         }
         self.inodes[inode].write(bytes);
+        Ok(())
+    }
+
+    pub(super) fn rewrite(&mut self, name: &str, at: usize, bytes: &[u8]) -> io::Result<()> {
+        let inode = self.inode(name)?;
+        let content = &mut self.inodes[inode];
+        if at.checked_add(bytes.len()).is_none_or(|end| end > content.current.len()) {
+            return Err(io::Error::other("simulated: there is nothing to be written once more"));
+        }
+        overwrite(&mut content.current, at, bytes);
+        content.pending.push(Write::Data { at, bytes: bytes.to_vec() });
         Ok(())
     }
 

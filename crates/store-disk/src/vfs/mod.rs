@@ -28,6 +28,8 @@ pub trait Vfs: Send + Sync {
     fn open(&self, name: &str) -> io::Result<Box<dyn VfsFile>>;
     /// Makes a new, empty file; fails if there is one. The name is durable after [`Vfs::sync_dir`].
     fn create(&self, name: &str) -> io::Result<Box<dyn VfsFile>>;
+    /// Writes once more what stands in a file at `offset`, so that the next sync covers it. Cannot make it longer.
+    fn rewrite(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()>;
     /// Renames a file, replacing what has the new name. Durable after [`Vfs::sync_dir`].
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     /// Removes a file. Durable after [`Vfs::sync_dir`].

@@ -59,6 +59,12 @@ impl Vfs for RecordVfs {
         Ok(self.file(name, file))
     }
 
+    fn rewrite(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.inner.rewrite(name, offset, bytes)?;
+        note(&self.calls, Call::Rewrite(name.to_owned(), offset, bytes.to_vec()));
+        Ok(())
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.inner.rename(from, to)?;
         note(&self.calls, Call::Rename(from.to_owned(), to.to_owned()));

@@ -68,6 +68,10 @@ impl Vfs for SimVfs {
         Ok(self.file(inode))
     }
 
+    fn rewrite(&self, name: &str, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        guard(&self.medium).rewrite(name, usize::try_from(offset).unwrap_or(usize::MAX), bytes)
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         guard(&self.medium).rename(from, to)
     }

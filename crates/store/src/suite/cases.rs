@@ -7,7 +7,14 @@ use crate::{
     Change, Collection, Committed, Key, Keyspace, Limits, Op, Precondition, ReadError, Revision, Store, Txn, TxnError,
 };
 
-const CASES: &[fn(MakeRig<'_>)] = &[
+macro_rules! cases {
+    ($($case:ident,)+) => {
+        /// All of them, by name.
+        pub(super) const CASES: &[(&str, fn(MakeRig<'_>))] = &[$((stringify!($case), $case),)+];
+    };
+}
+
+cases! {
     revisions_count_transactions,
     the_revision_is_stamped_into_the_value,
     a_deletion_shows_its_last_value,
@@ -23,10 +30,10 @@ const CASES: &[fn(MakeRig<'_>)] = &[
     a_restart_keeps_what_is_durable,
     revisions_survive_a_restart_also_volatile_ones,
     an_item_that_became_volatile_stays_gone,
-];
+}
 
 pub(super) fn run(make: MakeRig<'_>) {
-    CASES.iter().for_each(|case| case(make));
+    CASES.iter().for_each(|(_, case)| case(make));
 }
 
 fn key(item: &str) -> Key {

@@ -4,12 +4,14 @@
 
 mod cases;
 mod dice;
+mod hunt;
 mod random;
 pub mod watch;
 
 use std::sync::mpsc;
 
 pub use dice::Dice;
+pub use hunt::{Caught, hunt};
 pub use random::{Step, compare, txn as random_txn};
 
 use crate::{Committed, Limits, Snapshot, Store, Txn, TxnError, model::State};

@@ -190,6 +190,9 @@ impl Run {
     fn watch(&mut self, index: usize, limit: usize, told: &str) {
         let watch = &mut self.watches[index];
         let after = watch.deliveries.last().map_or(watch.after, |delivery| delivery.through);
+        let newest = self.model.newest();
+        let future = self.rig.store().events(&watch.collection, newest.next(), limit);
+        assert_eq!(future, Err(ReadError::Future { newest }), "{told}: of the future");
         match self.rig.store().events(&watch.collection, after, limit) {
             Ok((events, through)) => {
                 let whole = events.iter().filter(|event| Some(event.revision) != events.last().map(|e| e.revision));
