@@ -22,3 +22,8 @@ pub use simulated_node::{SIMULATED, node_object};
 pub fn simulated() -> Vec<Controller> {
     vec![Controller::of::<simulated_node::SimulatedNode>(), Controller::of::<simulated_pod::SimulatedPod>()]
 }
+
+/// The brain that plays the pods of every node: the hands of a plan.
+pub fn played() -> Controller {
+    Controller::of::<simulated_pod::Played<true>>()
+}

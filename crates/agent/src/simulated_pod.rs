@@ -31,8 +31,11 @@ const PODS_OF_NODE_MAX: usize = 10_000;
 /// The exit code of what was asked to stop: 128 and SIGTERM.
 const STOPPED: i64 = 143;
 
-/// The brain.
-pub struct SimulatedPod;
+/// The brain. A plan plays the pods of every node, of real ones too.
+pub struct Played<const EVERY_NODE: bool>;
+
+/// The brain for the pods of simulated nodes.
+pub type SimulatedPod = Played<false>;
 
 /// What the pod's rules say.
 pub struct Desired {
@@ -95,7 +98,7 @@ pub enum Step {
     Remove,
 }
 
-impl Brain for SimulatedPod {
+impl<const EVERY_NODE: bool> Brain for Played<EVERY_NODE> {
     const DEF: Def = Def {
         name: "simulated-node",
         root: PODS,
@@ -114,7 +117,7 @@ impl Brain for SimulatedPod {
     fn observe(view: &View, key: &Key, now: Time) -> Option<(Desired, Observed)> {
         let pod = view.get_key(key)?.tree();
         let node = view.get("core/nodes", "", pod.text(&["spec", "nodeName"]))?;
-        if !node.meta().labels.contains_key(SIMULATED) {
+        if !EVERY_NODE && !node.meta().labels.contains_key(SIMULATED) {
             return None;
         }
         let rules = Rules::of(&pod);

@@ -5,6 +5,7 @@
 //! commit and what to answer then; a shell submits it and, when somebody else wrote first, attempts again.
 
 mod admission;
+mod asked;
 mod body;
 mod changes;
 mod component_status;
@@ -28,6 +29,7 @@ mod watch;
 mod write;
 pub mod yaml;
 
+pub use asked::Asked;
 pub use body::{BODY_BYTES_MAX, MediaType, Payload, decode_as};
 pub use changes::{FieldChange, change_log};
 pub use encode::encode;

@@ -7,6 +7,7 @@
 
 mod action;
 mod brain;
+mod call;
 pub mod facts;
 mod naming;
 mod outcome;
@@ -15,6 +16,7 @@ mod refusal;
 
 pub use action::{Action, Patch, Propagation, Resource, key};
 pub use brain::{Brain, Controller, Def, Watch};
+pub use call::{Call, Refused, Verdict, call, path_of, request_of, verdict};
 pub use naming::{child_name, fingerprint};
 pub use outcome::{Effect, Note, Outcome, Severity, Turn, Wake};
 pub use queue::{Loop, Performed};

@@ -180,24 +180,7 @@ async fn state(api: &Api, object: &Value) -> Result<Converged, Refused> {
     let catalog = Catalog::built_in();
     let live = api.get(&api.address(object).await?).await?;
     let health = live.gvk().and_then(|gvk| catalog.kind(&gvk).map(|kind| kind.health.clone()));
-    Ok(match health {
-        Some(Health::Of(rule)) => rule(&live),
-        Some(Health::Static) => Converged::Yes,
-        Some(Health::Conditions) | None => by_conditions(&live),
-    })
-}
-
-fn by_conditions(object: &Value) -> Converged {
-    let seen = object.int(&["status", "observedGeneration"]);
-    if seen.is_some_and(|seen| seen < object.generation()) {
-        return Converged::Progressing("its controller has not seen it yet".to_owned());
-    }
-    match condition::find(object, "Ready") {
-        Some(ready) if ready.text(&["status"]) == "False" => {
-            Converged::Progressing(ready.text(&["message"]).to_owned())
-        }
-        _ => Converged::Yes,
-    }
+    Ok(health.unwrap_or(Health::Conditions).judge(&live))
 }
 
 /// What holds pods of the applied namespaces up, in their own words.

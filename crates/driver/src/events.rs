@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use brain::{Def, Note, Object, Resource, Severity};
-use http::Method;
+use brain::{Call, Def, Note, Object, Resource, Severity, call, path_of};
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 
-use crate::perform::{Call, Hands, call, path};
+use crate::perform::Hands;
 
 const EVENTS: brain::Resource = brain::Resource::new("", "v1", "events");
 /// Longest message (upstream's limit).
@@ -95,13 +94,13 @@ pub async fn tell(hands: &Hands, event: &Value) {
 
 /// The request that records an event for the first time.
 pub fn first(event: &Value) -> Call {
-    call(Method::POST, path(&EVENTS, event.namespace(), "", ""), "application/json", event)
+    call("POST", path_of(&EVENTS, event.namespace(), "", ""), "application/json", event)
 }
 
 /// The request that counts an event once more.
 pub fn again(event: &Value, count: i64) -> Call {
     let patch = json!({"count": count, "lastTimestamp": event.text(&["lastTimestamp"])});
-    call(Method::PATCH, path(&EVENTS, event.namespace(), event.name(), ""), "application/merge-patch+json", &patch)
+    call("PATCH", path_of(&EVENTS, event.namespace(), event.name(), ""), "application/merge-patch+json", &patch)
 }
 
 fn cut(text: &str, bytes_max: usize) -> &str {

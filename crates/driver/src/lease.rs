@@ -6,15 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use brain::Resource;
+use brain::{Call, Refused, Resource, call, path_of};
 use client::Transport;
 use clock::{Clock, Ids};
-use http::Method;
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::perform::{Call, Hands, Refused, call, path};
+use crate::perform::Hands;
 use crate::source::Source;
 
 const LEASES: Resource = Resource::new("coordination.k8s.io", "v1", "leases");
@@ -172,7 +171,7 @@ impl Election {
             return;
         }
         let lease = released(&self.seen.lease, self.clock.now());
-        let request = self.request(Method::PUT, &self.candidate.name, &lease);
+        let request = self.request("PUT", &self.candidate.name, &lease);
         if let Err(refused) = self.hands.call(request).await {
             tracing::warn!(message = %refused.message, "the lease could not be given back");
         }
@@ -191,7 +190,7 @@ impl Election {
 
     /// One look and, where due, one write; whether the Lease is this process's now.
     async fn round(&mut self) -> bool {
-        let read = self.hands.call(self.request(Method::GET, &self.candidate.name, &Value::Null)).await;
+        let read = self.hands.call(self.request("GET", &self.candidate.name, &Value::Null)).await;
         let lease = match read {
             Ok(lease) => lease,
             Err(refused) if refused.reason == "NotFound" => Value::Null,
@@ -200,8 +199,8 @@ impl Election {
         self.seen.update(lease, self.clock.monotonic());
         let request = match bid(&self.candidate, &self.seen, self.clock.monotonic(), self.clock.now()) {
             Bid::Wait => return false,
-            Bid::Create(lease) => self.request(Method::POST, "", &lease),
-            Bid::Update(lease) => self.request(Method::PUT, &self.candidate.name, &lease),
+            Bid::Create(lease) => self.request("POST", "", &lease),
+            Bid::Update(lease) => self.request("PUT", &self.candidate.name, &lease),
         };
         match self.hands.call(request).await {
             Ok(lease) => {
@@ -212,8 +211,8 @@ impl Election {
         }
     }
 
-    fn request(&self, method: Method, name: &str, body: &Value) -> Call {
-        call(method, path(&LEASES, &self.candidate.namespace, name, ""), "application/json", body)
+    fn request(&self, method: &'static str, name: &str, body: &Value) -> Call {
+        call(method, path_of(&LEASES, &self.candidate.namespace, name, ""), "application/json", body)
     }
 }
 

@@ -11,7 +11,8 @@ mod run;
 mod schedule;
 mod source;
 
-pub use perform::{Call, Hands, Refused, Verdict, request_of, verdict};
+pub use brain::{Call, Refused, Verdict, request_of, verdict};
+pub use perform::Hands;
 pub use run::{Driver, DriverConfig, run};
 pub use schedule::{SchedulerConfig, run_scheduler};
 pub use source::{Source, Write};

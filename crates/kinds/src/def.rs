@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use meta::{FieldError, GroupKind, GroupResource, GroupVersion, Gvk, Gvr, Time};
+use meta::{FieldError, GroupKind, GroupResource, GroupVersion, Gvk, Gvr, ObjectExt, Time, condition};
 use schema::Link;
 use serde_json::Value;
 
@@ -186,6 +186,35 @@ pub enum Health {
     Conditions,
     /// The kind's own rule.
     Of(fn(&Value) -> Converged),
+}
+
+impl Health {
+    /// Whether an object is as it should be.
+    pub fn judge(&self, object: &Value) -> Converged {
+        if object.is_deleting() {
+            let held: Vec<&str> = object.finalizers().collect();
+            let by = if held.is_empty() { String::new() } else { format!(", held by {}", held.join(", ")) };
+            return Converged::Progressing(format!("is being deleted{by}"));
+        }
+        match self {
+            Health::Static => Converged::Yes,
+            Health::Of(rule) => rule(object),
+            Health::Conditions => by_conditions(object),
+        }
+    }
+}
+
+fn by_conditions(object: &Value) -> Converged {
+    let seen = object.int(&["status", "observedGeneration"]);
+    if seen.is_some_and(|seen| seen < object.generation()) {
+        return Converged::Progressing("its controller has not seen it yet".to_owned());
+    }
+    match condition::find(object, "Ready") {
+        Some(ready) if ready.text(&["status"]) == "False" => {
+            Converged::Progressing(ready.text(&["message"]).to_owned())
+        }
+        _ => Converged::Yes,
+    }
 }
 
 /// The answer of [`Health`].

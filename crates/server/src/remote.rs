@@ -12,8 +12,8 @@ use driver::{DriverConfig, SchedulerConfig, Source};
 use tokio::sync::watch;
 
 use crate::StartError;
-use crate::roles::account;
 use crate::selection::Selection;
+use admit::bootstrap::controller_account;
 
 /// The Lease of these controllers.
 const LEASE: (&str, &str) = ("kube-system", "setpoint-controllers");
@@ -115,7 +115,7 @@ impl Process {
             clock: Arc::clone(&self.clock),
             controllers: self.brains.clone(),
             transport: Box::new(move |name| {
-                let user = format!("system:serviceaccount:kube-system:{}", account(name));
+                let user = format!("system:serviceaccount:kube-system:{}", controller_account(name));
                 gated(acting(&transport, impersonate.then_some(user.as_str())), &ending)
             }),
         }

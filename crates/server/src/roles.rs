@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admit::UserInfo;
+use admit::bootstrap::controller_account;
 use admit::user::MASTERS;
 use apiserver::{App, AppConfig, CONNECTIONS_MAX, InProcess, ServeConfig, serve};
 use client::Transport;
@@ -212,7 +213,7 @@ fn driver_config(config: &Config, app: &Arc<App>, store: &Arc<dyn Store>, clock:
         clock: Arc::clone(clock),
         controllers: brains,
         transport: Box::new(move |name| {
-            let user = App::controller_user(&account(name));
+            let user = App::controller_user(&controller_account(name));
             Arc::new(InProcess::new(Arc::clone(&acting), user))
         }),
     }
@@ -225,12 +226,6 @@ fn scheduler_config(app: &Arc<App>, store: &Arc<dyn Store>, clock: &Arc<dyn Cloc
         clock: Arc::clone(clock),
         transport: Arc::new(InProcess::new(Arc::clone(app), user)),
     }
-}
-
-/// The service account of a controller: upstream's, which its role is bound to. A few are not called `-controller`.
-pub(crate) fn account(name: &str) -> String {
-    let has_role = !admit::bootstrap::cluster_role_rules(&format!("system:controller:{name}")).is_empty();
-    if has_role { name.to_owned() } else { format!("{name}-controller") }
 }
 
 /// Renews certificates, and hands the administrator's to people.
@@ -273,7 +268,7 @@ mod tests {
     #[test]
     fn every_controller_has_a_role() {
         for controller in controllers::all().iter().chain(&agent::simulated()) {
-            let role = format!("system:controller:{}", account(controller.def.name));
+            let role = format!("system:controller:{}", controller_account(controller.def.name));
             assert!(!admit::bootstrap::cluster_role_rules(&role).is_empty(), "{role}");
         }
     }

@@ -42,10 +42,6 @@ pub fn everybody(mutant: Option<Mutant>) -> Vec<Room> {
 /// The service account of a controller, as the server has it. Asked for once a process: the roles are many.
 fn account(name: &'static str) -> String {
     static KNOWN: Mutex<BTreeMap<&'static str, String>> = Mutex::new(BTreeMap::new());
-    let find = || {
-        let has_role = !admit::bootstrap::cluster_role_rules(&format!("system:controller:{name}")).is_empty();
-        if has_role { name.to_owned() } else { format!("{name}-controller") }
-    };
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    known.entry(name).or_insert_with(find).clone()
+    known.entry(name).or_insert_with(|| admit::bootstrap::controller_account(name)).clone()
 }

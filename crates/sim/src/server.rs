@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
 use admit::user::MASTERS;
-use admit::{Attributes, Authorizer, UserInfo};
-use api::route::{self, Address};
-use api::{Answer, Attempt, Body, Machine, MediaType, Options, Payload, Request, Verb};
+use admit::{Authorizer, UserInfo};
+use api::route::Address;
+use api::{Answer, Attempt, Body, Machine, Request, Verb};
 use bytes::Bytes;
 use clock::SeededIds;
 use driver::Refused;
@@ -359,37 +359,11 @@ impl Server {
         None
     }
 
-    /// What the HTTP server makes of a request: route, verb, right, kind, options, body.
     fn request(&mut self, wire: &Wire) -> Result<Request, ApiError> {
         self.follow_definitions();
-        let not_found =
-            || ApiError::new(404, meta::Reason::NotFound, "the server could not find the requested resource");
-        let (path, query) = wire.path.split_once('?').unwrap_or((&wire.path, ""));
-        let address = route::parse(path).ok_or_else(not_found)?;
-        let verb = address.verb(&wire.method, false).ok_or_else(not_found)?;
-        self.authorize(wire, &address, verb)?;
-        let target = address.target(&self.catalog).ok_or_else(not_found)?;
-        let pairs: Vec<(String, String)> = query.split('&').filter_map(|pair| pair.split_once('=')).map(own).collect();
-        let media_type = MediaType::parse(&wire.content_type).unwrap_or_default();
-        let body = Payload { media_type, bytes: if verb.is_write() { wire.body.clone() } else { Bytes::new() } };
-        let options = Options::from_query(&pairs)?;
-        Ok(Request { user: Arc::clone(&wire.user), verb, target, options, body, agent: wire.agent.clone() })
-    }
-
-    fn authorize(&self, wire: &Wire, address: &Address, verb: Verb) -> Result<(), ApiError> {
-        let asked = Attributes {
-            user: Arc::clone(&wire.user),
-            verb: verb.as_str().to_owned(),
-            group: address.group.clone(),
-            version: address.version.clone(),
-            resource: address.resource.clone(),
-            subresource: address.subresource.clone(),
-            namespace: address.namespace.clone(),
-            name: address.name.clone(),
-            ..Attributes::default()
-        };
-        let decision = self.authorizer.authorize(&self.snapshot(), &asked);
-        if decision.is_allowed() { Ok(()) } else { Err(asked.forbidden(decision.reason())) }
+        let Wire { user, agent, method, path, content_type, body } = wire;
+        let asked = api::Asked { user, agent, method, path, content_type, body: body.clone() };
+        asked.request(&self.snapshot(), &self.catalog, &self.authorizer)
     }
 
     /// The kinds served follow the definitions stored.
@@ -440,10 +414,6 @@ impl Server {
         };
         Some(address.path())
     }
-}
-
-fn own((key, value): (&str, &str)) -> (String, String) {
-    (key.to_owned(), value.to_owned())
 }
 
 fn keys(txn: &Txn) -> Vec<Key> {

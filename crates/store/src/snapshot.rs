@@ -4,6 +4,8 @@ use std::cmp::Ordering;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use imbl::ordmap::DiffItem;
+
 use crate::{Collection, Entry, Key, Revision};
 
 /// The items of one collection, ordered by name.
@@ -105,6 +107,28 @@ impl Snapshot {
             let b = if order.is_ge() { theirs.next() } else { None };
             let is_same = a.zip(b).is_some_and(|(a, b)| a.1.ptr_eq(b.1));
             changed.extend(a.or(b).filter(|_| !is_same).map(|(name, _)| Arc::clone(name)));
+        }
+    }
+
+    /// How a collection differs from an earlier state of it, in order: name, entry before, entry after. Costs what
+    /// changed, not what is there.
+    pub fn changes_since<'s>(
+        &'s self,
+        earlier: &'s Snapshot,
+        collection: &str,
+    ) -> Vec<(&'s Arc<str>, Option<&'s Arc<Entry>>, Option<&'s Arc<Entry>>)> {
+        match (earlier.collections.get(collection), self.collections.get(collection)) {
+            (None, None) => Vec::new(),
+            (Some(before), None) => before.iter().map(|(name, entry)| (name, Some(entry), None)).collect(),
+            (None, Some(after)) => after.iter().map(|(name, entry)| (name, None, Some(entry))).collect(),
+            (Some(before), Some(after)) => before
+                .diff(after)
+                .map(|item| match item {
+                    DiffItem::Add(name, entry) => (name, None, Some(entry)),
+                    DiffItem::Update { old: (_, old), new: (name, new) } => (name, Some(old), Some(new)),
+                    DiffItem::Remove(name, entry) => (name, Some(entry), None),
+                })
+                .collect(),
         }
     }
 

@@ -158,6 +158,11 @@ impl Mirror {
         Mirror { view: View::of(store.snapshot()) }
     }
 
+    /// A mirror that goes on from a view.
+    pub fn at(view: View) -> Mirror {
+        Mirror { view }
+    }
+
     /// The state last advanced to.
     pub fn view(&self) -> &View {
         &self.view

@@ -29,6 +29,11 @@ impl Object {
         &self.facts.meta
     }
 
+    /// The revision that made it.
+    pub fn created(&self) -> Revision {
+        self.entry.created
+    }
+
     /// The revision that last wrote it.
     pub fn revision(&self) -> Revision {
         self.entry.modified

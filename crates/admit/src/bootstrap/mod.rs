@@ -6,7 +6,7 @@ mod roles;
 
 use serde_json::{Value, json};
 
-pub use roles::{cluster_role_rules, roles};
+pub use roles::{cluster_role_rules, controller_account, roles};
 
 /// The namespaces that always exist.
 pub const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];

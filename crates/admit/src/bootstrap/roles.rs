@@ -25,6 +25,12 @@ pub fn cluster_role_rules(name: &str) -> Vec<PolicyRule> {
     roles().iter().find(|object| is(object)).map(PolicyRule::of_role).unwrap_or_default()
 }
 
+/// The service account of a controller: upstream's, which its role is bound to. A few are not called `-controller`.
+pub fn controller_account(name: &str) -> String {
+    let has_role = !cluster_role_rules(&format!("system:controller:{name}")).is_empty();
+    if has_role { name.to_owned() } else { format!("{name}-controller") }
+}
+
 fn push_rule(role: &mut Value, line: &str) {
     let mut rule = rule(line);
     // Upstream's controllers update where ours patch: whoever may replace an object may change a part of it, so

@@ -1,0 +1,28 @@
+//! What would happen: a change applied to a fork of the world, and the real controllers, the real scheduler and played
+//! pods run there on virtual time until all is quiet.
+//!
+//! The spine: [`Wish`] (what is declared) and a [`World`] (the state now) -> [`Plan`]. In between: the [`Fork`] takes the
+//! requests that `apply` would send, in the order in which they need one another; `settle` runs everybody to rest;
+//! `change` tells what each request did, `consequence` what followed. Nothing here reaches the state that was forked.
+//!
+//! What a plan assumes, and says: nodes stay as they are, images exist, and containers start and become ready unless
+//! annotations of `simulated.setpoint.dev/` say otherwise. It cannot look into images.
+
+mod cast;
+mod change;
+mod consequence;
+mod declared;
+mod fork;
+mod plan;
+mod redact;
+mod settle;
+#[cfg(test)]
+mod tests;
+pub mod text;
+
+pub use change::{Action, Change, Field, Kept, Ownership, Reference};
+pub use consequence::{Consequence, Dip, Outlook, Unplaced};
+pub use declared::{GUARD, Wish};
+pub use fork::{Fork, World};
+pub use plan::{API_VERSION, Plan, RestReport, Summary, Warning, plan};
+pub use settle::Limits;

@@ -1,0 +1,235 @@
+//! Plans of small worlds, made by the planner's own fork.
+
+use std::sync::Arc;
+
+use admit::UserInfo;
+use admit::user::MASTERS;
+use kinds::Catalog;
+use meta::Time;
+use serde_json::{Value, json};
+use store::{Mem, Store};
+use view::View;
+
+use crate::{Action, Limits, Plan, Wish, World, plan, text};
+
+const NOW: Time = Time::from_secs(1_900_000_000);
+
+fn admin() -> Arc<UserInfo> {
+    Arc::new(UserInfo::new("ada", [MASTERS]).authenticated())
+}
+
+fn wish(objects: Vec<Value>) -> Wish {
+    let manager = "setpoint".to_owned();
+    Wish { objects, deletions: Vec::new(), user: admin(), manager, force: false, replace: false }
+}
+
+fn empty() -> World {
+    World { view: View::of(Mem::new().snapshot()), catalog: Arc::new(Catalog::built_in()), now: NOW }
+}
+
+/// The world after a wish came true.
+fn after(world: &World, objects: Vec<Value>) -> World {
+    let mut troupe = crate::settle::Troupe::new(crate::Fork::of(world), world.view.clone(), Limits::default());
+    let told = crate::declared::perform(&mut troupe, &wish(objects));
+    for (_, change) in &told {
+        assert_ne!(change.action, Action::Refuse, "{}: {}", change.object.name, change.reason);
+    }
+    let direct = told.into_iter().filter_map(|(key, _)| key).collect();
+    let (base, catalog) = (world.view.snapshot().clone(), troupe.fork.catalog());
+    troupe.run_to_rest(&|view| crate::consequence::is_settled(view, &catalog, &base, &direct));
+    let view = View::of(troupe.fork.snapshot());
+    World { view, catalog: troupe.fork.catalog(), now: troupe.fork.now() }
+}
+
+fn node(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
+}
+
+/// Two ready nodes, the usual namespaces and roles.
+fn cluster() -> World {
+    let namespaces = |mark: &str| {
+        let one = |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"mark": mark}}});
+        ["default", "kube-system", "kube-public", "kube-node-lease"].map(one).to_vec()
+    };
+    let world = after(&empty(), namespaces("one"));
+    let world = after(&world, admit::bootstrap::roles().to_vec());
+    // Looked at again, now that controllers may do something about it.
+    let world = after(&world, namespaces("two"));
+    let world = after(&world, vec![node("one"), node("two")]);
+    let store = Mem::fork(world.view.snapshot());
+    for name in ["one", "two"] {
+        let key = store::Key::new("core/nodes", name);
+        let entry = store.snapshot().get_key(&key).cloned().expect("the node");
+        let mut tree: Value = serde_json::from_slice(&entry.value).expect("JSON");
+        tree["status"] = json!({
+            "capacity": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+            "allocatable": {"cpu": "4", "memory": "8Gi", "pods": "110"},
+            "conditions": [{"type": "Ready", "status": "True"}],
+        });
+        if let Some(spec) = tree.get_mut("spec").and_then(Value::as_object_mut) {
+            spec.remove("taints");
+        }
+        let value = serde_json::to_vec(&tree).expect("JSON").into();
+        let op = store::Op::Put {
+            key,
+            value,
+            annex: Default::default(),
+            stamp_at: None,
+            keyspace: store::Keyspace::Durable,
+        };
+        store
+            .submit(store::Txn { preconditions: vec![], ops: vec![op] }, Box::new(|done| drop(done.expect("written"))));
+    }
+    World { view: View::of(store.snapshot()), catalog: world.catalog, now: world.now }
+}
+
+fn web(replicas: i64, image: &str) -> Value {
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"},
+        "spec": {"replicas": replicas, "selector": {"matchLabels": {"app": "web"}},
+            "template": {"metadata": {"labels": {"app": "web"}},
+                "spec": {"containers": [{"name": "web", "image": image,
+                    "resources": {"requests": {"cpu": "1"}}}]}}}})
+}
+
+fn of(world: &World, objects: Vec<Value>) -> Plan {
+    plan(world, &wish(objects), Limits::default())
+}
+
+#[test]
+fn a_deployment_brings_its_pods() {
+    let world = cluster();
+    let plan = of(&world, vec![web(3, "web:1")]);
+    let text = text::render(&plan);
+    assert_eq!(plan.changes[0].action, Action::Create, "{text}");
+    let made = |kind: &str| plan.consequences.iter().find(|c| c.kind == kind).map(|c| (c.action, c.count));
+    assert_eq!(made("ReplicaSet"), Some((Action::Create, 1)), "{text}");
+    assert_eq!(made("Pod"), Some((Action::Create, 3)), "{text}");
+    assert!(plan.rest.reached, "{text}");
+    assert!(plan.outlook.iter().all(|outlook| outlook.state == "converged"), "{text}");
+    assert!(text.contains("Plan: 1 to add, 0 to change, 0 to destroy."), "{text}");
+    assert!(text.contains("3 pods of deployment/web"), "{text}");
+}
+
+#[test]
+fn planning_changes_nothing_and_twice_is_the_same() {
+    let world = cluster();
+    let revision = world.view.revision();
+    let (one, two) = (of(&world, vec![web(3, "web:1")]), of(&world, vec![web(3, "web:1")]));
+    assert_eq!(one, two);
+    assert_eq!(world.view.revision(), revision);
+}
+
+#[test]
+fn what_is_declared_and_there_is_no_change() {
+    let world = after(&cluster(), vec![web(3, "web:1")]);
+    let plan = of(&world, vec![web(3, "web:1")]);
+    assert!(plan.is_empty() && plan.consequences.is_empty(), "{}", text::render(&plan));
+}
+
+#[test]
+fn a_new_image_recreates_pods_and_availability_dips() {
+    let world = after(&cluster(), vec![web(4, "web:1")]);
+    let plan = of(&world, vec![web(4, "web:2")]);
+    let text = text::render(&plan);
+    let change = &plan.changes[0];
+    assert_eq!(change.action, Action::Update, "{text}");
+    assert_eq!(change.fields.len(), 1, "{text}");
+    assert_eq!(change.fields[0].path, "spec.template.spec.containers[name=web].image");
+    let pods = |action| plan.consequences.iter().find(|c| c.kind == "Pod" && c.action == action).map(|c| c.count);
+    assert_eq!((pods(Action::Create), pods(Action::Delete)), (Some(4), Some(4)), "{text}");
+    assert_eq!(plan.dips.len(), 1, "{text}");
+    assert_eq!((plan.dips[0].before, plan.dips[0].lowest), (4, 3), "{text}");
+}
+
+#[test]
+fn pods_that_fit_nowhere_are_told_with_the_verdict() {
+    let world = cluster();
+    let plan = of(&world, vec![web(9, "web:1")]);
+    let text = text::render(&plan);
+    assert_eq!(plan.unplaced.iter().map(|u| u.count).sum::<usize>(), 1, "{text}");
+    assert!(plan.unplaced[0].message.contains("Insufficient cpu"), "{text}");
+    assert!(text.contains("does not get ready"), "{text}");
+}
+
+#[test]
+fn secrets_never_appear() {
+    let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": value}});
+    let world = after(&cluster(), vec![secret("hunter22")]);
+    for plan in [of(&cluster(), vec![secret("hunter22")]), of(&world, vec![secret("correct-horse")])] {
+        let json = serde_json::to_string(&plan).expect("JSON");
+        for hidden in ["hunter22", "aHVudGVyMjI", "correct-horse", "Y29ycmVjdC1ob3JzZQ"] {
+            assert!(!json.contains(hidden), "{json}");
+        }
+        assert!(text::render(&plan).contains("(sensitive value)"));
+    }
+}
+
+#[test]
+fn custom_resources_are_checked_against_definitions_of_the_same_plan() {
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "wells.example.com"},
+        "spec": {"group": "example.com", "scope": "Namespaced",
+            "names": {"plural": "wells", "singular": "well", "kind": "Well", "listKind": "WellList"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+                "type": "object", "properties": {"spec": {"type": "object", "properties": {
+                    "depth": {"type": "integer", "minimum": 1}}}}}}}]},
+    });
+    let well = |depth: i64| json!({"apiVersion": "example.com/v1", "kind": "Well", "metadata": {"name": "w"}, "spec": {"depth": depth}});
+    let world = cluster();
+    let good = of(&world, vec![well(3), definition.clone()]);
+    assert_eq!(
+        good.changes.iter().map(|c| c.action).collect::<Vec<_>>(),
+        [Action::Create; 2],
+        "{}",
+        text::render(&good)
+    );
+    assert_eq!(good.changes[0].object.kind, "CustomResourceDefinition", "what others need comes first");
+    let bad = of(&world, vec![definition, well(0)]);
+    assert_eq!(bad.changes[1].action, Action::Refuse);
+    assert!(bad.changes[1].reason.contains("spec.depth"), "{}", bad.changes[1].reason);
+}
+
+#[test]
+fn what_cannot_change_in_place_is_replaced_only_when_asked() {
+    let world = after(&cluster(), vec![web(1, "web:1")]);
+    let mut other = web(1, "web:1");
+    other["spec"]["selector"]["matchLabels"] = json!({"app": "web", "tier": "front"});
+    other["spec"]["template"]["metadata"]["labels"] = json!({"app": "web", "tier": "front"});
+    let refused = of(&world, vec![other.clone()]);
+    assert_eq!(refused.changes[0].action, Action::Refuse);
+    assert!(refused.changes[0].reason.contains("replaced"), "{}", refused.changes[0].reason);
+    let wish = Wish { replace: true, ..wish(vec![other]) };
+    let replaced = plan(&world, &wish, Limits::default());
+    let text = text::render(&replaced);
+    assert_eq!(replaced.changes[0].action, Action::Replace, "{text}");
+    assert!(text.contains("# forces replacement"), "{text}");
+    assert!(text.contains("Plan: 1 to add, 0 to change, 1 to destroy."), "{text}");
+}
+
+#[test]
+fn a_guard_outlives_the_manifest() {
+    let mut guarded = web(1, "web:1");
+    guarded["metadata"]["annotations"] = json!({crate::GUARD: "true"});
+    let world = after(&cluster(), vec![guarded]);
+    let gone = crate::Reference {
+        api_version: "apps/v1".into(),
+        kind: "Deployment".into(),
+        namespace: "default".into(),
+        name: "web".into(),
+    };
+    let wish = Wish { deletions: vec![gone], ..wish(vec![]) };
+    let plan = plan(&world, &wish, Limits::default());
+    assert_eq!(plan.changes[0].action, Action::Refuse);
+    assert!(plan.changes[0].reason.contains(crate::GUARD));
+}
+
+#[test]
+fn nobody_learns_what_they_may_not_read() {
+    let world = after(&cluster(), vec![web(1, "web:1")]);
+    let nobody = Arc::new(UserInfo::new("eve", [""; 0]).authenticated());
+    let plan = plan(&world, &Wish { user: nobody, ..wish(vec![web(3, "web:2")]) }, Limits::default());
+    assert_eq!(plan.changes[0].action, Action::Refuse);
+    assert!(plan.changes[0].fields.is_empty());
+    assert!(plan.changes[0].reason.contains("forbidden"), "{}", plan.changes[0].reason);
+}
