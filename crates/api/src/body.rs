@@ -183,6 +183,12 @@ pub fn decode_as(request: &crate::Request, gvk: &Gvk, schema: &str) -> Result<Va
     Ok(decode(&request.body, gvk, schema, request.options.field_validation)?.object)
 }
 
+/// Decodes the body of a request for the kind that its address names.
+pub fn decode_own(request: &crate::Request) -> Result<Value, ApiError> {
+    let kind = &request.target.kind;
+    Ok(decode(&request.body, &kind.gvk(), kind.schema.get(), request.options.field_validation)?.object)
+}
+
 /// DeleteOptions, which may come as any kind of body or not at all.
 pub(crate) fn decode_delete_options(payload: &Payload, _kind: &KindDef) -> Result<Value, ApiError> {
     if payload.bytes.is_empty() {

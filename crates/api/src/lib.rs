@@ -30,7 +30,7 @@ mod write;
 pub mod yaml;
 
 pub use asked::Asked;
-pub use body::{BODY_BYTES_MAX, MediaType, Payload, decode_as};
+pub use body::{BODY_BYTES_MAX, MediaType, Payload, decode_as, decode_own};
 pub use changes::{FieldChange, change_log};
 pub use encode::encode;
 pub use list::{ContinueToken, ListAnswer, Page, exact_revision, expired};

@@ -36,6 +36,7 @@ pub mod priority;
 mod rbac;
 mod resource;
 mod scheduling;
+mod setpoint;
 mod storage;
 mod storagemigration;
 mod table;

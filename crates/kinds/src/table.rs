@@ -6,7 +6,7 @@ use crate::KindDef;
 use crate::{
     admissionregistration, apiextensions, apiregistration, apps, authentication, authorization, autoscaling, batch,
     certificates, coordination, core, discovery, events, flowcontrol, networking, node, policy, rbac, resource,
-    scheduling, storage, storagemigration,
+    scheduling, setpoint, storage, storagemigration,
 };
 
 /// Declares a kind.
@@ -84,6 +84,11 @@ const TABLE: &[Declare] = &[
     resource::resource_claim_template::def,
     resource::resource_slice::def,
     scheduling::priority_class::def,
+    setpoint::blame::def,
+    setpoint::diagnosis::def,
+    setpoint::drift::def,
+    setpoint::fight_report::def,
+    setpoint::plan::def,
     storage::csi_driver::def,
     storage::csi_node::def,
     storage::csi_storage_capacity::def,
