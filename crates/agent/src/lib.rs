@@ -13,6 +13,7 @@ pub mod pod;
 pub mod service_env;
 mod simulated_node;
 mod simulated_pod;
+mod simulated_program;
 
 use brain::Controller;
 

@@ -6,9 +6,9 @@
 //! |---|---|---|
 //! | `start-delay` | time from binding to running | `0s` |
 //! | `ready-delay` | time from running to ready; `never` | `0s` |
-//! | `finish-after` | time from running to the end | never; for pods that may end: their longest `sleep N`, or `1s` |
-//! | `exit-code` | of every container at the end | `0` |
-//! | `stop-delay` | time from the request to stop until the pod is gone | `0s` |
+//! | `finish-after` | time from running to the end | never; for pods that may end: as their programs would |
+//! | `exit-code` | of every container at the end | as their programs would |
+//! | `stop-delay` | time from the request to stop until the pod is gone | `2s`, or the grace period if that is less |
 //! | `image` | `missing` as if no image could be pulled | by name: a tag `404`, or `missing` or `nonexistent` in it |
 //!
 //! Durations are Go's (`1m30s`). At rest when the pod is as its rules say.
@@ -22,12 +22,16 @@ use stdx::Time;
 use store::{Event, Key};
 
 use crate::simulated_node::{SIMULATED, address};
+use crate::simulated_program::Program;
 
 const PODS: Resource = Resource::new("", "v1", "pods");
 const PREFIX: &str = "simulated.setpoint.dev/";
 /// Pods woken by one change of a node: as many as a node holds by far.
 const PODS_OF_NODE_MAX: usize = 10_000;
 
+/// How long a stop takes unless the pod says otherwise. Requests have whole seconds, so it is one to two: what a kubelet
+/// takes, and long enough for whoever asked to see the pod end.
+const STOP: Duration = Duration::from_secs(2);
 /// The exit code of what was asked to stop: 128 and SIGTERM.
 const STOPPED: i64 = 143;
 
@@ -62,6 +66,8 @@ pub struct Observed {
     /// What its status says, and what it should say at its stage.
     is_ready: bool,
     gates_hold: bool,
+    /// Its specification changed since its status was written.
+    is_behind: bool,
     /// It goes before its end, and somebody waits for it: then its status says first how it ended.
     ends_first: bool,
 }
@@ -90,6 +96,8 @@ pub enum Step {
     },
     /// The containers' readiness changes.
     SetReady(Time),
+    /// What runs is what the changed specification says.
+    Follow(Time),
     /// All containers end.
     End(Time),
     /// All containers are stopped.
@@ -149,6 +157,7 @@ impl<const EVERY_NODE: bool> Brain for Played<EVERY_NODE> {
                     });
                 }
                 let ready = match rules.ready_delay {
+                    _ if observed.is_behind => Outcome::rest().step(Step::Follow(now)),
                     Some(delay) if !observed.is_ready && observed.gates_hold => after(delay, Step::SetReady(now)),
                     _ => Outcome::rest(),
                 };
@@ -185,6 +194,9 @@ impl<const EVERY_NODE: bool> Brain for Played<EVERY_NODE> {
             Step::Wait(now) => patch(waiting(pod, now)),
             Step::Run { now, ready } => patch(running(pod, now, now, ready)),
             Step::SetReady(now) => patch(running(pod, started(pod).unwrap_or(now), now, true)),
+            Step::Follow(now) => {
+                patch(running(pod, started(pod).unwrap_or(now), now, condition::is_true(pod, "Ready")))
+            }
             Step::End(now) => patch(ended(pod, desired.rules.exit_code, now)),
             Step::Stop(now) => patch(ended(pod, STOPPED, now)),
             Step::Remove => Action::Delete {
@@ -227,6 +239,8 @@ impl Rules {
         };
         // Only a pod that is not restarted for ever comes to an end by itself.
         let may_end = pod.text(&["spec", "restartPolicy"]) != "Always";
+        let program =
+            containers(pod).map(Program::of).reduce(Program::and).unwrap_or_else(|| Program::of(&Value::Null));
         Rules {
             start_delay: span("start-delay").unwrap_or_default(),
             ready_delay: if text("ready-delay") == Some("never") {
@@ -234,22 +248,18 @@ impl Rules {
             } else {
                 Some(span("ready-delay").unwrap_or_default())
             },
-            finish_after: span("finish-after")
-                .or_else(|| may_end.then(|| slept(pod).unwrap_or(Duration::from_secs(1)))),
-            exit_code: text("exit-code").and_then(|code| code.parse().ok()).unwrap_or(0),
-            stop_delay: span("stop-delay").unwrap_or_default(),
+            finish_after: span("finish-after").or_else(|| may_end.then_some(program.lasts).flatten()),
+            exit_code: text("exit-code").and_then(|code| code.parse().ok()).unwrap_or(program.exit_code),
+            stop_delay: span("stop-delay").unwrap_or_else(|| STOP.min(grace(pod))),
             image_missing: text("image") == Some("missing") || containers(pod).any(|c| is_missing(c.text(&["image"]))),
         }
     }
 }
 
-/// The longest that a container's command asks to sleep.
-fn slept(pod: &Value) -> Option<Duration> {
-    let seconds = |container: &Value| match container.items(&["command"]) {
-        [sleep, span] if sleep == "sleep" || sleep == "/bin/sleep" => span.as_str()?.parse().ok(),
-        _ => None,
-    };
-    containers(pod).filter_map(seconds).max().map(Duration::from_secs)
+/// How long a pod that was asked to stop may take.
+fn grace(pod: &Value) -> Duration {
+    let seconds = pod.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
 /// Whether an image's name says that there is no such image.
@@ -287,7 +297,8 @@ impl Observed {
         let gates_hold = gates.map(|gate| gate.text(&["conditionType"])).all(|type_| condition::is_true(pod, type_));
         let has_ended = matches!(phase, "Succeeded" | "Failed");
         let ends_first = stage == Stage::Stopping && !has_ended && pod.finalizers().next().is_some();
-        Observed { stage, since, is_ready: condition::is_true(pod, "Ready"), gates_hold, ends_first }
+        let is_behind = pod.int(&["status", "observedGeneration"]).unwrap_or(0) < pod.generation();
+        Observed { stage, since, is_ready: condition::is_true(pod, "Ready"), gates_hold, is_behind, ends_first }
     }
 }
 
@@ -301,27 +312,40 @@ fn conditions(pod: &Value, ready: bool, now: Time) -> Value {
         ("ContainersReady", ready, reason),
         ("Ready", ready, reason),
     ] {
-        condition::set(&mut shown, condition::Condition::new(type_, status(holds), reason, ""), now);
+        let condition = condition::Condition::new(type_, status(holds), reason, "");
+        let generation = Some(pod.generation()).filter(|generation| *generation > 0);
+        condition::set(&mut shown, condition::Condition { observed_generation: generation, ..condition }, now);
     }
     shown["status"]["conditions"].take()
 }
 
 fn statuses(pod: &Value, field: &str, state: &Value, ready: bool) -> Value {
     let one = |container: &Value| {
+        let image = container.text(&["image"]);
+        let (former, restarts) = former(pod, container.text(&["name"]));
+        // A new image is a new container, except that what was never pulled never ran.
+        let is_new = !former.is_empty() && former != image && !is_missing(former);
         json!({
             "name": container.text(&["name"]), "image": container.text(&["image"]),
             "imageID": format!("simulated://{}", container.text(&["image"])),
             "containerID": format!("simulated://{}/{}", pod.uid(), container.text(&["name"])),
-            "ready": ready, "started": ready, "restartCount": 0, "state": state,
+            "ready": ready, "started": ready, "restartCount": restarts + i64::from(is_new), "state": state,
         })
     };
     pod.items(&["spec", field]).iter().map(one).collect()
 }
 
+/// The image that a container ran so far, and how often it was restarted.
+fn former<'p>(pod: &'p Value, name: &str) -> (&'p str, i64) {
+    let statuses = pod.items(&["status", "containerStatuses"]).iter();
+    let mine = statuses.into_iter().find(|status| status.text(&["name"]) == name);
+    mine.map_or(("", 0), |status| (status.text(&["image"]), status.int(&["restartCount"]).unwrap_or(0)))
+}
+
 fn waiting(pod: &Value, now: Time) -> Value {
     let state = json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}});
     json!({
-        "phase": "Pending", "startTime": now.to_rfc3339(), "hostIP": address(pod.text(&["spec", "nodeName"])),
+        "phase": "Pending", "observedGeneration": pod.generation(), "startTime": now.to_rfc3339(), "hostIP": address(pod.text(&["spec", "nodeName"])),
         "conditions": conditions(pod, false, now), "containerStatuses": statuses(pod, "containers", &state, false),
     })
 }
@@ -333,7 +357,7 @@ fn running(pod: &Value, started: Time, now: Time, ready: bool) -> Value {
     }});
     let (host, ip) = (address(pod.text(&["spec", "nodeName"])), pod_address(pod));
     let mut status = json!({
-        "phase": "Running", "startTime": started.to_rfc3339(),
+        "phase": "Running", "observedGeneration": pod.generation(), "startTime": started.to_rfc3339(),
         "hostIP": host, "hostIPs": [{"ip": host}], "podIP": ip, "podIPs": [{"ip": ip}],
         "conditions": conditions(pod, ready, now),
         "containerStatuses": statuses(pod, "containers", &state, ready),
@@ -351,7 +375,7 @@ fn ended(pod: &Value, exit_code: i64, now: Time) -> Value {
         "exitCode": exit_code, "reason": reason, "startedAt": begun, "finishedAt": now.to_rfc3339(),
     }});
     json!({
-        "phase": if exit_code == 0 { "Succeeded" } else { "Failed" },
+        "phase": if exit_code == 0 { "Succeeded" } else { "Failed" }, "observedGeneration": pod.generation(),
         "conditions": conditions(pod, false, now),
         "containerStatuses": statuses(pod, "containers", &state, false),
     })
@@ -409,18 +433,48 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_may_end_ends_by_its_rule_or_its_sleep_or_soon() {
-        let check = |annotations: Value, command: Value, expected: Option<u64>| {
+    fn a_pod_that_may_end_ends_by_its_rule_or_as_its_programs_would() {
+        let check = |annotations: Value, container: Value, expected: Option<u64>, exit_code: i64| {
             let mut pod = pod(annotations, json!({}));
-            pod["spec"]["containers"][0]["command"] = command;
+            pod["spec"]["containers"] = json!([{"name": "a", "image": "i"}, container]);
             assert_eq!(Rules::of(&pod).finish_after, None, "a pod that is restarted for ever never ends");
             pod["spec"]["restartPolicy"] = json!("OnFailure");
-            assert_eq!(Rules::of(&pod).finish_after, expected.map(Duration::from_secs));
+            let rules = Rules::of(&pod);
+            assert_eq!((rules.finish_after, rules.exit_code), (expected.map(Duration::from_secs), exit_code));
         };
-        check(json!({}), json!(null), Some(1));
-        check(json!({}), json!(["sleep", "300"]), Some(300));
-        check(json!({}), json!(["/bin/true"]), Some(1));
-        check(json!({}), json!(["sleep", "long"]), Some(1));
+        check(json!({}), json!({"image": "i"}), Some(1), 0);
+        check(json!({}), json!({"image": "i", "command": ["sleep", "300"]}), Some(300), 0);
+        check(json!({}), json!({"image": "i", "command": ["sh", "-c", "exit 3"]}), Some(1), 3);
+        check(json!({}), json!({"image": "registry.k8s.io/pause:3.10"}), None, 0);
+    }
+
+    #[test]
+    fn a_running_pod_follows_its_specification() {
+        let mut pod = pod(json!({}), json!({}));
+        pod["metadata"]["generation"] = json!(1);
+        pod["status"] = running(&pod, Time::from_secs(10), Time::from_secs(10), true);
+        assert_eq!(steps(&pod, 100), []);
+        pod["metadata"]["generation"] = json!(2);
+        pod["spec"]["containers"][0]["image"] = json!("j");
+        assert_eq!(steps(&pod, 100), [Step::Follow(Time::from_secs(100))]);
+        pod["status"] = running(&pod, Time::from_secs(10), Time::from_secs(100), true);
+        assert_eq!(steps(&pod, 100), []);
+        let status = &pod["status"]["containerStatuses"][0];
+        assert_eq!((&status["image"], &status["restartCount"]), (&json!("j"), &json!(1)));
+        assert_eq!(condition::find(&pod, "Ready").unwrap()["observedGeneration"], json!(2));
+    }
+
+    #[test]
+    fn a_stop_takes_a_moment_and_no_longer_than_its_grace() {
+        let check = |grace: Value, expected: u64| {
+            let mut stopping = pod(json!({}), json!({"phase": "Running"}));
+            stopping["metadata"]["deletionGracePeriodSeconds"] = grace;
+            assert_eq!(Rules::of(&stopping).stop_delay, Duration::from_secs(expected));
+        };
+        check(json!(30), 2);
+        check(json!(1), 1);
+        check(json!(0), 0);
+        check(json!(null), 0);
     }
 
     #[test]

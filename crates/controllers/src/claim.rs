@@ -6,7 +6,7 @@ use meta::labels::Selector;
 use meta::{FieldPath, ObjectExt};
 use serde_json::{Value, json};
 
-use crate::target::Target;
+use crate::target::{Target, finalizers_without};
 
 /// Who owns.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +19,8 @@ pub(crate) struct Owner {
     pub target: Target,
     /// Deletion has begun: nothing is adopted or released any more.
     pub deleting: bool,
+    /// The finalizer that comes and goes with ownership.
+    pub holds: Option<&'static str>,
 }
 
 impl Owner {
@@ -38,29 +40,45 @@ pub(crate) struct Transfer {
     pub target: Target,
     /// Its owner references afterwards; null for none.
     pub owners: Value,
+    /// Its finalizers afterwards, null for none; `None` if they stay.
+    pub finalizers: Option<Value>,
 }
 
 impl Transfer {
     fn adopt(object: &Object, owner: &Owner) -> Transfer {
         let mut owners = object.tree().owner_references().to_vec();
         owners.push(owner.reference());
-        Transfer { target: Target::of(object), owners: owners.into() }
+        let held = |finalizer| with_finalizer(object, finalizer).into();
+        Transfer { target: Target::of(object), owners: owners.into(), finalizers: owner.holds.map(held) }
     }
 
     fn release(object: &Object, owner: &Owner) -> Transfer {
         let mut owners = object.tree().owner_references().to_vec();
         owners.retain(|reference| reference.text(&["uid"]) != owner.target.uid);
-        let owners = if owners.is_empty() { Value::Null } else { owners.into() };
-        Transfer { target: Target::of(object), owners }
+        let or_null = |list: Vec<Value>| if list.is_empty() { Value::Null } else { list.into() };
+        let left = |finalizer| finalizers_without(object, finalizer).into_iter().map(Value::from).collect();
+        let finalizers = owner.holds.map(|finalizer| or_null(left(finalizer)));
+        Transfer { target: Target::of(object), owners: or_null(owners), finalizers }
     }
 
     /// As an API request.
     pub fn perform(self, resource: Resource) -> Action {
-        self.target.merge_guarded(resource, "", json!({"metadata": {"ownerReferences": self.owners}}))
+        let mut patch = json!({"metadata": {"ownerReferences": self.owners}});
+        if let Some(finalizers) = self.finalizers {
+            patch["metadata"]["finalizers"] = finalizers;
+        }
+        self.target.merge_guarded(resource, "", patch)
     }
 }
 
+fn with_finalizer(object: &Object, finalizer: &str) -> Vec<String> {
+    let mut finalizers = finalizers_without(object, finalizer);
+    finalizers.push(finalizer.to_owned());
+    finalizers
+}
+
 /// What a workload finds.
+#[derive(Default)]
 pub(crate) struct Claimed {
     /// What it owns now, ordered by key. Objects to be adopted are not among them yet.
     pub mine: Vec<Object>,

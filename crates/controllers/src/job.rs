@@ -1,7 +1,7 @@
 //! A Job runs pods until enough have ended well, too many have failed, or its time is over.
 //!
-//! Owns: the Job's status, its pods, and the finalizer `batch.kubernetes.io/job-tracking` on them, which holds every pod
-//! until it is counted: first its uid stands in `status.uncountedTerminatedPods`, then the finalizer goes, then the
+//! Owns: the Job's status, its pods (matching ones that nobody controls are adopted, own ones that no longer match are
+//! released), and the finalizer `batch.kubernetes.io/job-tracking` on them, which holds every pod until it is counted: first its uid stands in `status.uncountedTerminatedPods`, then the finalizer goes, then the
 //! number goes up. So no pod is counted twice and none is forgotten, wherever the controller dies.
 //! Ending takes two steps: an interim condition (`SuccessCriteriaMet`, `FailureTarget`) stops everything, and when no
 //! pod is left running the final one (`Complete`, `Failed`) says so.
@@ -17,14 +17,15 @@ mod tally;
 
 use brain::facts::{Pod, Seen};
 use brain::{Action, Brain, Def, Note, Object, Outcome, Resource, View, Watch};
+use meta::labels::Selector;
 use meta::{ObjectExt, Time, condition};
 use serde_json::{Value, json};
 use store::{Event, Key};
 
 use self::pod::{COMPLETION_INDEX, FAILURES, IGNORED_FAILURES, JobPod, TRACKING};
 use self::spec::{JobSpec, JobStatus};
-use crate::claim::Owner;
-use crate::pods;
+use crate::claim::{Claimed, Owner, Transfer, claim, spec_selector};
+use crate::pods::{self, BURST_MAX};
 use crate::target::{Target, has_finalizer};
 use crate::wakes;
 
@@ -57,6 +58,8 @@ struct Job {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Observed {
     pods: Vec<JobPod>,
+    /// Changes of owner to be made first.
+    transfers: Vec<Transfer>,
     /// Pods of a Job of this name that is no more, still held for it: target and the finalizers that stay.
     strays: Vec<(Target, Vec<String>)>,
 }
@@ -64,6 +67,8 @@ pub struct Observed {
 /// Every effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
+    /// Changes a pod's owner.
+    Transfer(Transfer),
     /// Writes the status; a reason and sentence to announce with it.
     Tell(Value, Option<Why>),
     /// Lets go of a pod (by index) that is counted.
@@ -124,11 +129,9 @@ impl Brain for JobController {
         if job.as_ref().is_some_and(|job| is_foreign(&job.object)) {
             return None;
         }
-        let is_own =
-            |object: &Object| &*object.key.collection == pods::COLLECTION && object.meta().is_controlled_by(uid);
-        let own = view.each_dependent(uid).filter(is_own).map(|object| JobPod::of(&Seen::<Pod>::from(object)));
-        let pods = if uid.is_empty() { Vec::new() } else { own.collect() };
-        Some((Desired { job }, Observed { pods, strays }))
+        let Claimed { mine, transfers } = job.as_ref().map_or_else(Claimed::default, |job| claimed(view, job));
+        let pods = mine.into_iter().map(|object| JobPod::of(&Seen::<Pod>::from(object))).collect();
+        Some((Desired { job }, Observed { pods, transfers, strays }))
     }
 
     fn absent_roots(view: &View) -> Vec<Key> {
@@ -140,6 +143,10 @@ impl Brain for JobController {
             Some(job) if job.is_finished => {
                 let held = (0..observed.pods.len()).filter(|index| observed.pods[*index].is_tracked);
                 Outcome { steps: held.map(Step::Release).collect(), ..Outcome::rest() }
+            }
+            Some(_) if !observed.transfers.is_empty() => {
+                let transfers = observed.transfers.iter().take(BURST_MAX).cloned();
+                Outcome { steps: transfers.map(Step::Transfer).collect(), ..Outcome::rest() }
             }
             Some(job) => decide::decide(job, &observed.pods, now),
             None => Outcome::rest(),
@@ -165,6 +172,7 @@ impl Brain for JobController {
 
     fn perform(step: Step, desired: &Desired, observed: &Observed) -> Action {
         match (step, &desired.job) {
+            (Step::Transfer(transfer), _) => transfer.perform(pods::PODS),
             (Step::Tell(object, _), _) => Action::Update { resource: JOBS, subresource: "status", object },
             (Step::Create(pod), Some(job)) => Action::Create {
                 resource: pods::PODS,
@@ -192,7 +200,7 @@ impl Brain for JobController {
             Step::Tell(_, why) => why.clone().map(Self::explain),
             Step::Create(pod) => Some(Note::normal("SuccessfulCreate", format!("Created pod: {}", pod.name))),
             Step::Delete(_, name) => Some(Note::normal("SuccessfulDelete", format!("Deleted pod: {name}"))),
-            Step::Release(_) | Step::ReleaseStray(_) => None,
+            Step::Transfer(_) | Step::Release(_) | Step::ReleaseStray(_) => None,
         }
     }
 
@@ -254,8 +262,31 @@ fn strays(view: &View, namespace: &str, name: &str, uid: &str) -> Vec<(Target, V
     pods.filter(is_stray).map(stray).collect()
 }
 
+fn owner(job: &Job) -> Owner {
+    Owner {
+        api_version: "batch/v1",
+        kind: "Job",
+        target: job.target.clone(),
+        deleting: job.is_deleting,
+        holds: Some(TRACKING),
+    }
+}
+
+/// The job's pods. One that has ended takes and gives none: it only lets go of what it still holds.
+fn claimed(view: &View, job: &Job) -> Claimed {
+    if job.is_finished {
+        let is_own = |object: &Object| {
+            &*object.key.collection == pods::COLLECTION && object.meta().is_controlled_by(&job.target.uid)
+        };
+        let mine = view.each_dependent(&job.target.uid).filter(is_own).collect();
+        return Claimed { mine, transfers: Vec::new() };
+    }
+    let selector = job.object.get("spec").map_or_else(Selector::nothing, spec_selector);
+    claim(view, pods::COLLECTION, &owner(job), &selector, |_| true)
+}
+
 fn new_pod(job: &Job, new: &NewPod) -> Value {
-    let owner = Owner { api_version: "batch/v1", kind: "Job", target: job.target.clone(), deleting: job.is_deleting };
+    let owner = owner(job);
     let template = job.object.at(&["spec", "template"]).cloned().unwrap_or_default();
     let mut pod = pods::from_template(&template, &new.name, &owner);
     let mut finalizers = pod.items(&["metadata", "finalizers"]).to_vec();
@@ -296,19 +327,15 @@ fn become_indexed(pod: &mut Value, job: &str, index: i64) {
     }
 }
 
-fn pod_roots(_: &View, event: &Event) -> Vec<Key> {
-    let entries = event.previous.iter().chain([&event.entry]);
-    entries.filter_map(|entry| root_of(&Object::new(event.key.clone(), entry.clone()))).collect()
-}
-
-/// The key that looks after a pod: its Job's, or one of the pod's own name when nobody controls it but it is held.
-fn root_of(pod: &Object) -> Option<Key> {
+/// The Jobs that a pod concerns, and the key of the pod's own name when nobody controls it but it is held.
+fn pod_roots(view: &View, event: &Event) -> Vec<Key> {
+    let mut keys = wakes::of_child(view, event, "Job", COLLECTION, spec_selector);
+    let pod = Object::new(event.key.clone(), event.entry.clone());
     let meta = pod.meta();
-    let name = match meta.controller() {
-        Some(owner) => Some(&owner.name).filter(|_| &*owner.kind == "Job"),
-        None => Some(&meta.name).filter(|_| has_finalizer(pod, TRACKING)),
-    };
-    Some(Key::new(COLLECTION, format!("{}/{}", meta.namespace, name?)))
+    if meta.controller().is_none() && has_finalizer(&pod, TRACKING) {
+        keys.push(Key::new(COLLECTION, format!("{}/{}", meta.namespace, meta.name)));
+    }
+    keys
 }
 
 #[cfg(test)]

@@ -163,6 +163,7 @@ pub(crate) fn observe(view: &View, key: &Key, flavor: &'static Flavor) -> Option
         kind: flavor.kind,
         target: Target::of(&object),
         deleting: object.meta().is_deleting(),
+        holds: None,
     };
     let desired = Desired {
         flavor,

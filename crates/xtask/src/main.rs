@@ -1,6 +1,7 @@
 //! Chores of the project: `cargo xtask <chore>`. This file only dispatches; each chore is a module.
 
 mod bench;
+mod conformance;
 mod crash;
 mod floors;
 mod fuzz;
@@ -23,6 +24,8 @@ struct Cli {
 enum Chore {
     /// Measure the figures of the targets on a server of its own.
     Bench(bench::Args),
+    /// Run upstream's conformance tests against a server of its own.
+    Conformance(conformance::Args),
     /// Open every state in which a power loss can leave the store's files, and check what was promised.
     Crash(crash::Args),
     /// Check that crates use only what stands on lower floors.
@@ -40,6 +43,7 @@ enum Chore {
 fn main() -> ExitCode {
     let outcome = match Cli::parse().chore {
         Chore::Bench(args) => bench::run(&args),
+        Chore::Conformance(args) => conformance::run(&args),
         Chore::Crash(args) => crash::run(&args),
         Chore::Floors => floors::run(),
         Chore::Fuzz(args) => fuzz::run(&args),

@@ -88,6 +88,7 @@ impl Desired {
                 kind: "DaemonSet",
                 target: Target::of(object),
                 deleting: object.meta().is_deleting(),
+                holds: None,
             },
             generation: tree.generation(),
             annotations: tree.at(&["metadata", "annotations"]).cloned().unwrap_or_default(),

@@ -129,6 +129,7 @@ impl Desired {
                 kind: "Deployment",
                 target: Target::of(object),
                 deleting: object.meta().is_deleting(),
+                holds: None,
             },
             generation: tree.generation(),
             annotations: annotations.filter_map(text_entry).collect(),

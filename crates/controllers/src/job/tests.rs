@@ -5,7 +5,7 @@ use brain::Controller;
 fn world(spec: Value) -> World {
     let mut world = World::new([Controller::of::<JobController>()]);
     let mut job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "sum", "namespace": "a", "uid": "job"},
-        "spec": {"template": {"metadata": {"labels": {"job-name": "sum"}},
+        "spec": {"selector": {"matchLabels": {"job-name": "sum"}}, "template": {"metadata": {"labels": {"job-name": "sum"}},
             "spec": {"restartPolicy": "Never", "containers": [{"name": "c"}]}}}});
     for (field, value) in spec.as_object().unwrap() {
         job.put(&["spec", field], value.clone());
@@ -278,6 +278,26 @@ fn so_are_those_that_lost_their_owner_first() {
     // A controller that starts now has seen none of it.
     world.settle();
     assert_eq!(held(&world), 0);
+}
+
+#[test]
+fn orphans_that_match_are_adopted_and_pods_that_do_not_are_released() {
+    for mut world in both(json!({"completions": 4, "parallelism": 2})) {
+        world.settle();
+        let name = active(&world)[0].name().to_owned();
+        let pod = |world: &World| world.get(pods::COLLECTION, "a", &name).unwrap();
+        world.edit(pods::COLLECTION, "a", &name, |pod| {
+            pod.remove(&["metadata", "ownerReferences"]);
+            pod.remove(&["metadata", "finalizers"]);
+        });
+        world.settle();
+        assert_eq!(pod(&world).owner_references()[0].text(&["uid"]), "job");
+        assert_eq!((active(&world).len(), held(&world)), (2, 2), "adopted, not replaced");
+        world.edit(pods::COLLECTION, "a", &name, |pod| drop(pod.remove(&["metadata", "labels"])));
+        world.settle();
+        assert_eq!(pod(&world).owner_references(), &[] as &[Value]);
+        assert_eq!((active(&world).len(), held(&world)), (3, 2), "released and replaced");
+    }
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn desired(replicas: usize) -> Desired {
     let target = Target { namespace: "default".into(), name: "web".into(), uid: "rs-1".into(), ..Target::default() };
     Desired {
         flavor: &FLAVOR,
-        owner: Owner { api_version: "apps/v1", kind: "ReplicaSet", target, deleting: false },
+        owner: Owner { api_version: "apps/v1", kind: "ReplicaSet", target, deleting: false, holds: None },
         generation: 1,
         replicas,
         min_ready_seconds: 0,

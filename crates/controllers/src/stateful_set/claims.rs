@@ -79,7 +79,7 @@ pub(super) fn retention<'d>(
     let claims = desired.claim_templates.iter().map(move |template| name(desired, template, ordinal));
     claims.filter_map(|name| observed.claims.get(&name)).filter(|claim| !claim.deleting).filter_map(move |claim| {
         let owners = owners(desired, &claim.owners, Some(pod), condemned)?;
-        Some(Step::OwnClaim(Transfer { target: claim.target.clone(), owners }))
+        Some(Step::OwnClaim(Transfer { target: claim.target.clone(), owners, finalizers: None }))
     })
 }
 

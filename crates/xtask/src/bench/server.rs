@@ -31,8 +31,18 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server on `data_dir` and waits until it is ready.
+    /// Starts a server on `data_dir` and waits until it is ready. What it says goes where ours goes.
     pub async fn start(binary: &Path, data_dir: &Path, options: &[&str]) -> Result<Server, String> {
+        Server::start_logged(binary, data_dir, options, None).await
+    }
+
+    /// The same; what it says goes to a file.
+    pub async fn start_logged(
+        binary: &Path,
+        data_dir: &Path,
+        options: &[&str],
+        log: Option<&Path>,
+    ) -> Result<Server, String> {
         let port =
             std::net::TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).map_err(|e| e.to_string())?.port();
         let address = format!("127.0.0.1:{port}");
@@ -40,7 +50,12 @@ impl Server {
         // One file, one entry: a port of an earlier start must not be found in it.
         let _ = std::fs::remove_file(&kubeconfig);
         let begun = now();
-        let child = spawn(binary, &address, data_dir, &kubeconfig, options)?;
+        let mut command = command(binary, &address, data_dir, &kubeconfig, options);
+        if let Some(log) = log {
+            let file = std::fs::File::create(log).map_err(|e| format!("cannot create {}: {e}", log.display()))?;
+            command.env("SETPOINT_LOG", "info").stdout(file.try_clone().map_err(|e| e.to_string())?).stderr(file);
+        }
+        let child = command.spawn().map_err(|e| format!("cannot start {}: {e}", binary.display()))?;
         let mut server = Server { child, address, client: Client::default(), start: Duration::ZERO };
         while begun.elapsed() < START_TIMEOUT {
             if let Some(exit) = server.child.try_wait().map_err(|e| e.to_string())? {
@@ -104,16 +119,21 @@ pub fn spawn(
     kubeconfig: &Path,
     options: &[&str],
 ) -> Result<Child, String> {
-    Command::new(binary)
+    let spawned = command(binary, address, data_dir, kubeconfig, options).spawn();
+    spawned.map_err(|e| format!("cannot start {}: {e}", binary.display()))
+}
+
+fn command(binary: &Path, address: &str, data_dir: &Path, kubeconfig: &Path, options: &[&str]) -> Command {
+    let mut command = Command::new(binary);
+    command
         .args(["server", "--listen", address, "--data-dir"])
         .arg(data_dir)
         .arg("--kubeconfig")
         .arg(kubeconfig)
         .args(options)
         .env("SETPOINT_LOG", "warn")
-        .stdin(Stdio::null())
-        .spawn()
-        .map_err(|e| format!("cannot start {}: {e}", binary.display()))
+        .stdin(Stdio::null());
+    command
 }
 
 /// A measurement asks the clock; that is what it is for.
