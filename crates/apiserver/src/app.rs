@@ -57,6 +57,8 @@ pub struct App {
     pub(crate) hub: Arc<Hub>,
     pub(crate) reads: Semaphore,
     pub(crate) writes: Semaphore,
+    /// Places for questions that take a while.
+    pub(crate) questions: Semaphore,
     catalog: RwLock<Arc<Published>>,
     ready: AtomicBool,
     pub(crate) stopping: tokio::sync::watch::Sender<bool>,
@@ -78,6 +80,7 @@ impl App {
             hub,
             reads: Semaphore::new(READS_IN_FLIGHT_MAX),
             writes: Semaphore::new(WRITES_IN_FLIGHT_MAX),
+            questions: Semaphore::new(crate::insight::QUESTIONS_MAX),
             catalog: RwLock::new(Arc::new(catalog)),
             ready: AtomicBool::new(false),
             stopping: tokio::sync::watch::Sender::new(false),

@@ -13,7 +13,7 @@ use meta::{ApiError, GroupResource};
 
 use crate::app::App;
 use crate::authn::{self, Peer};
-use crate::{discovery, health, negotiate, openapi, respond, shell, token};
+use crate::{discovery, health, insight, negotiate, openapi, respond, shell, token};
 
 /// Longest user agent remembered as a field manager (upstream's limit on manager names).
 const AGENT_BYTES_MAX: usize = 128;
@@ -103,6 +103,9 @@ async fn resource(
     }
     if &*request.target.kind.plural == "tokenreviews" {
         return token::review(app, &request);
+    }
+    if &*request.target.kind.group == insight::GROUP {
+        return insight::answer(app, request).await;
     }
     let answer = shell::run(app, &request).await?;
     Ok(respond::answer_response(app, answer, form, &request.target.kind))

@@ -10,6 +10,7 @@ mod health;
 mod hub;
 mod idle;
 mod in_process;
+mod insight;
 mod negotiate;
 mod openapi;
 mod respond;

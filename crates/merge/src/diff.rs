@@ -39,6 +39,48 @@ pub fn structural(schema: &Schema, old: &Value, new: &Value, max: usize) -> Diff
     walk.out
 }
 
+/// One value of an object that holds no other, or that is told as a whole.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row<'v> {
+    /// Where, written as [`Change::path`] is.
+    pub path: String,
+    /// Where, in the terms of field ownership.
+    pub steps: Vec<PathElement>,
+    /// What stands there.
+    pub value: &'v Value,
+}
+
+/// The values of an object, one by one, in the order of their names: structures and lists with keys are taken apart.
+pub fn rows<'v>(schema: &Schema, object: &'v Value) -> Vec<Row<'v>> {
+    let mut rows = Vec::new();
+    grow(Type::Object(schema), String::new(), &mut Vec::new(), object, &mut rows);
+    rows
+}
+
+fn grow<'v>(ty: Type<'_>, path: String, steps: &mut Vec<PathElement>, value: &'v Value, rows: &mut Vec<Row<'v>>) {
+    match (value, ty.atom(&Value::Null)) {
+        (Value::Object(map), _) if !map.is_empty() => {
+            for (name, value) in map {
+                let (below, step) = member(ty, name);
+                let step = if path.is_empty() { step.trim_start_matches('.').to_owned() } else { step };
+                steps.push(PathElement::field(name));
+                grow(below, format!("{path}{step}"), steps, value, rows);
+                steps.pop();
+            }
+        }
+        (Value::Array(items), Atom::List(list)) if keyed(&list, items).is_some_and(|keyed| !keyed.order.is_empty()) => {
+            let keys = keyed(&list, items).map(|keyed| keyed.order).unwrap_or_default();
+            for (step, value) in keys.into_iter().zip(items) {
+                let text = format!("{path}{}", shown(&step));
+                steps.push(step);
+                grow(list.items, text, steps, value, rows);
+                steps.pop();
+            }
+        }
+        _ => rows.push(Row { path, steps: steps.clone(), value }),
+    }
+}
+
 struct Walk {
     path: String,
     max: usize,
@@ -220,6 +262,24 @@ mod tests {
             json!({"spec": {"selector": {"matchLabels": {"a": "2"}}, "free": {"x": 2}}}),
             &["spec.free.x: 1 -> 2", "spec.selector.matchLabels[a]: \"1\" -> \"2\""],
         );
+    }
+
+    #[test]
+    fn rows_have_the_paths_of_changes() {
+        let object = json!({
+            "metadata": {"labels": {"a/b": "1"}, "finalizers": ["x"]},
+            "spec": {"replicas": 1, "template": {"spec": {"containers": [{"name": "a", "args": ["x", "y"]}]}}},
+        });
+        let found: Vec<String> =
+            rows(&deployment(), &object).into_iter().map(|row| format!("{}: {}", row.path, row.value)).collect();
+        let expected = [
+            "metadata.finalizers[=x]: \"x\"",
+            "metadata.labels[a/b]: \"1\"",
+            "spec.replicas: 1",
+            "spec.template.spec.containers[name=a].args: [\"x\",\"y\"]",
+            "spec.template.spec.containers[name=a].name: \"a\"",
+        ];
+        assert_eq!(found, expected);
     }
 
     #[test]

@@ -8,10 +8,14 @@
 //! What a plan assumes, and says: nodes stay as they are, images exist, and containers start and become ready unless
 //! annotations of `simulated.setpoint.dev/` say otherwise. It cannot look into images.
 
+mod blame;
 mod cast;
 mod change;
 mod consequence;
 mod declared;
+mod diagnose;
+mod drift;
+mod fights;
 mod fork;
 mod plan;
 mod redact;
@@ -20,9 +24,13 @@ mod settle;
 mod tests;
 pub mod text;
 
+pub use blame::{Blame, BlameRow, Owner, Past, blame};
 pub use change::{Action, Change, Field, Kept, Ownership, Reference};
 pub use consequence::{Consequence, Dip, Outlook, Unplaced};
 pub use declared::{GUARD, Wish};
+pub use diagnose::{Cause, Diagnosis, diagnose};
+pub use drift::{Class, DriftReport, Drifted, DriftedField, drift};
+pub use fights::{Fight, FightReport, Risk, Side, fights};
 pub use fork::{Fork, World};
 pub use plan::{API_VERSION, Plan, RestReport, Summary, Warning, plan};
 pub use settle::Limits;

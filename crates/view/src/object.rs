@@ -29,6 +29,11 @@ impl Object {
         &self.facts.meta
     }
 
+    /// Its bytes with their history marks and the change log beside them.
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.entry
+    }
+
     /// The revision that made it.
     pub fn created(&self) -> Revision {
         self.entry.created
