@@ -104,6 +104,10 @@ mutants! {
     RetrySync = "retry-sync",
     /// The store leaves what a failed sync did not write for the next process.
     KeepUnsynced = "keep-unsynced",
+    /// The store leaves out an event where a watcher is slow.
+    SlowMisses = "slow-misses",
+    /// The store tells a watcher that it is up to date before it has got the events.
+    EarlyBookmark = "early-bookmark",
     /// Evictions are plain deletions: budgets are not asked.
     EvictAnyway = "evict-anyway",
 }
@@ -128,6 +132,15 @@ impl Mutant {
             Mutant::AckBeforeSync => Some(store_disk::Mutant::AckBeforeSync),
             Mutant::RetrySync => Some(store_disk::Mutant::RetrySync),
             Mutant::KeepUnsynced => Some(store_disk::Mutant::KeepUnsynced),
+            _ => None,
+        }
+    }
+
+    /// The mistake of what all stores share, if it is one.
+    pub fn of_heart(self) -> Option<store::Mutant> {
+        match self {
+            Mutant::SlowMisses => Some(store::Mutant::SlowMisses),
+            Mutant::EarlyBookmark => Some(store::Mutant::EarlyBookmark),
             _ => None,
         }
     }

@@ -153,6 +153,7 @@ impl Engine {
             flushing: Flushing::ByHand,
             ids: Arc::new(SeededIds::new(1)),
             mutant: mutant.and_then(Mutant::of_store),
+            limits: store::Limits { mutant: mutant.and_then(Mutant::of_heart), ..store::Limits::default() },
             // Small, so that a run of a few hundred writes sees segments end and checkpoints made.
             segment_bytes: 512 << 10,
             checkpoint_bytes: 256 << 10,

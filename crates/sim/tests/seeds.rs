@@ -1,10 +1,11 @@
-//! A few seeds, every kept plan, and whether runs repeat. Planted mistakes are hunted by `cargo xtask sim --mutants`,
-//! which takes too long here.
+//! A few seeds, every kept plan, whether runs repeat, and some planted mistakes, at least one for each oracle. All of
+//! them are hunted by `cargo xtask sim --mutants`, which takes too long here.
 
 use std::path::Path;
 
+use sim::mutant::Mutant;
 use sim::plan::Plan;
-use sim::{How2Run, generate, rooms, run, search};
+use sim::{How2Run, generate, hunt, rooms, run, search};
 
 #[test]
 fn seeds_keep_every_promise() {
@@ -35,4 +36,23 @@ fn the_same_plan_gives_the_same_transcript() {
     assert_eq!(first.lines, second.lines);
     assert_eq!(first.hash, second.hash);
     assert!(first.lines.len() > 100);
+}
+
+/// The oracle that notices a planted mistake in the plan of a seed, which is fine without it.
+fn noticed(mutant: &str, seed: u64, by: &str) {
+    let planted = Mutant::named(mutant).expect("a mistake of this name");
+    let found = hunt(planted, seed..seed + 1).by.map(|(_, violation)| violation.to_string());
+    assert!(found.as_ref().is_some_and(|text| text.starts_with(by)), "{mutant}, seed {seed}: {found:?}");
+}
+
+#[test]
+fn planted_mistakes_are_noticed() {
+    noticed("drop-events", 1, "E1");
+    noticed("restless-status", 1, "E5");
+    noticed("one-too-many", 1, "E6");
+    noticed("force-delete", 1, "E6");
+    noticed("collect-living", 1, "E6");
+    noticed("meddle-with-spec", 1, "E7");
+    noticed("no-labels", 1, "E");
+    noticed("slow-misses", 1, "store watch");
 }

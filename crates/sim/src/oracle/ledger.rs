@@ -60,6 +60,11 @@ impl Ledger {
         ledger
     }
 
+    /// How many objects there are.
+    pub fn len(&self) -> usize {
+        self.objects.len()
+    }
+
     /// Takes in an event; the error says why it cannot follow what was told before.
     pub fn tell(&mut self, event: &Event) -> Result<(), String> {
         if event.revision < self.revision {

@@ -2,20 +2,21 @@
 //!
 //! E1 everything converges by a bound after the faults end, measured by the last violation; E2 it stays so; E3 it is
 //! silent; E4 work is bounded; E5 no state comes back while something is wrong (a lasso); E6 invariants hold on the way;
-//! E7 everybody writes only what it may. And of the store: the watch tells exactly what happened, and what was
-//! acknowledged is there.
+//! E7 everybody writes only what it may. And of the store: the watch tells exactly what happened, to slow watchers too (the
+//! nine properties), and what was acknowledged is there.
 
 mod guarantee;
 mod judge;
 mod ledger;
 mod matches;
 mod safety;
+mod watchers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use meta::ObjectExt;
-use store::{Collection, Event, Key, Revision, Snapshot};
+use store::{Collection, Event, Key, Revision, Snapshot, Store};
 
 use crate::report::Violation;
 use crate::server::{Reply, START, Wire, base_snapshot};
@@ -24,11 +25,14 @@ use judge::Judge;
 use ledger::Ledger;
 use matches::Facts;
 use safety::Safety;
+use watchers::Watchers;
 
 /// Durable writes in the quiet phase, for each object that is there and once more: everything may be written anew a
 /// few times.
 const WRITES_PER_OBJECT_MAX: u64 = 30;
 const WRITES_FREE: u64 = 300;
+/// Objects that may be there at once: no plan asks for a tenth of them, so somebody creates without end.
+const OBJECTS_MAX: usize = 5_000;
 /// Refusals as stale of one key of one controller in the quiet phase.
 const CONFLICTS_MAX: u64 = 60;
 /// How often the same wrong state may come back before it is called a lasso: twice is what a rollout may do.
@@ -74,6 +78,7 @@ pub struct Oracles {
     pub revisions: u64,
     ledger: Ledger,
     safety: Safety,
+    watchers: Watchers,
     judge: Judge,
     authors: BTreeMap<Revision, Author>,
     acknowledged: Revision,
@@ -94,6 +99,7 @@ impl Oracles {
             revisions: 0,
             ledger: if is_base { BASE.clone() } else { Ledger::of(snapshot) },
             safety: Safety::default(),
+            watchers: Watchers::default(),
             judge: Judge::new(&present.iter().copied().collect()),
             authors: BTreeMap::new(),
             acknowledged: snapshot.revision(),
@@ -140,6 +146,13 @@ impl Oracles {
         self.broken("store", "gap", 0, format!("events of {collection} are lost to a watcher who had missed none"));
     }
 
+    /// New revisions, as the store tells them to watchers who are slow.
+    pub fn watched(&mut self, at: u64, store: &dyn Store, after: Revision, events: &[Event], seed: u64) {
+        if let Err(text) = self.watchers.told(store, after, events, seed) {
+            self.broken("store", "watch", at, text);
+        }
+    }
+
     /// The quiet phase begins.
     pub fn quiet(&mut self, at: u64) {
         self.quiet_at = Some(at);
@@ -158,6 +171,10 @@ impl Oracles {
     /// Looks at one revision.
     pub fn revision(&mut self, scene: &Scene<'_>) {
         self.revisions += 1;
+        if self.ledger.len() > OBJECTS_MAX && self.violations.is_empty() {
+            let text = format!("{} objects, and no end", self.ledger.len());
+            self.broken("E4", "objects", scene.at, text);
+        }
         let author = scene.events.first().and_then(|event| self.authors.remove(&event.revision));
         let mut durable = false;
         let mut concerned = BTreeSet::new();
@@ -254,6 +271,9 @@ impl Oracles {
             self.broken("store", "revision", at, text);
         }
         self.compare(at, snapshot, uncertain);
+        if let Err(text) = self.watchers.restarted() {
+            self.broken("store", "watch", at, text);
+        }
         self.ledger = self.ledger.anew(snapshot);
         self.authors.clear();
         if self.quiet_at.is_some() {
@@ -272,6 +292,9 @@ impl Oracles {
 
     /// The run is over: what is wrong now stays wrong.
     pub fn finish(&mut self, at: u64, quiet_at: u64) {
+        if let Err(text) = self.watchers.restarted() {
+            self.broken("store", "watch", at, text);
+        }
         // Everything anew: what was kept up to date must say the same.
         let kept: Vec<String> = self.judge.wrong().collect();
         self.judge_all(at);
