@@ -264,7 +264,8 @@ fn grace(pod: &Value) -> Duration {
 
 /// Whether an image's name says that there is no such image.
 fn is_missing(image: &str) -> bool {
-    image.ends_with(":404") || image.contains("nonexistent") || image.contains("missing")
+    const SAID: &[&str] = &["nonexistent", "non-existent", "missing"];
+    image.ends_with(":404") || SAID.iter().any(|word| image.contains(word))
 }
 
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
@@ -420,6 +421,11 @@ mod tests {
         assert_eq!(steps(&delayed, 15), [Step::Run { now: Time::from_secs(15), ready: true }]);
         let missing = pod(json!({"simulated.setpoint.dev/image": "missing"}), scheduled);
         assert_eq!(steps(&missing, 11), [Step::Wait(now)]);
+        for (image, expected) in
+            [("foo:non-existent", true), ("x/nonexistent", true), ("httpd:404", true), ("i", false)]
+        {
+            assert_eq!(is_missing(image), expected, "{image}");
+        }
     }
 
     #[test]
