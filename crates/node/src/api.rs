@@ -6,7 +6,6 @@ use brain::{Action, Patch, Resource};
 use bytes::Bytes;
 use client::Transport;
 use driver::{Call, Hands, Refused, Source, request_of};
-use http::Method;
 use meta::ObjectExt;
 use serde_json::{Value, json};
 
@@ -28,11 +27,11 @@ impl Api {
 
     /// GET.
     pub async fn get(&self, path: String) -> Result<Value, Refused> {
-        self.call(Method::GET, path, &Value::Null).await
+        self.call("GET", path, &Value::Null).await
     }
 
     /// Any request with a JSON body.
-    pub async fn call(&self, method: Method, path: String, body: &Value) -> Result<Value, Refused> {
+    pub async fn call(&self, method: &'static str, path: String, body: &Value) -> Result<Value, Refused> {
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         self.hands.call(Call { method, path, query: "", content_type: JSON, body }).await
     }
@@ -81,7 +80,7 @@ impl Api {
             },
         });
         let path = format!("/api/v1/namespaces/{}/serviceaccounts/{account}/token", pod.namespace());
-        let answer = self.call(Method::POST, path, &request).await?;
+        let answer = self.call("POST", path, &request).await?;
         Ok(answer.text(&["status", "token"]).to_owned())
     }
 }

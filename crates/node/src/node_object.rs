@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use agent::pod::Failure;
 use brain::{Action, Patch, Resource};
-use http::Method;
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 
@@ -95,7 +94,7 @@ pub(crate) async fn register(
                 "apiVersion": "v1", "kind": "Node",
                 "metadata": {"name": config.name, "labels": labels(&config.name, machine)},
             });
-            api.call(Method::POST, "/api/v1/nodes".to_owned(), &node).await.map_err(failed)?
+            api.call("POST", "/api/v1/nodes".to_owned(), &node).await.map_err(failed)?
         }
         Err(refused) => return Err(failed(refused)),
     };
@@ -144,7 +143,7 @@ pub(crate) async fn renew(api: &Api, node: &Value, now: Time) -> Result<(), driv
                     "holderIdentity": node.name(), "leaseDurationSeconds": LEASE_SECONDS, "renewTime": stamp,
                 },
             });
-            api.call(Method::POST, LEASES.to_owned(), &lease).await.map(|_| ())
+            api.call("POST", LEASES.to_owned(), &lease).await.map(|_| ())
         }
         other => other.map(|_| ()),
     }
