@@ -21,6 +21,9 @@ pub struct Options {
     pub field_validation: FieldValidation,
     /// Server-side apply: take fields from other managers.
     pub force: Option<bool>,
+    /// Server-side apply: only where there is no such object (`If-None-Match: *`), so that what was planned as a
+    /// creation is one.
+    pub must_be_absent: bool,
     /// Options of list, watch and deletecollection (and `resourceVersion` of get).
     pub list: ListOptions,
     /// Options of delete.
@@ -112,6 +115,7 @@ impl Options {
             field_manager: field_manager(text("fieldManager"))?,
             field_validation: field_validation(get("fieldValidation").unwrap_or(""))?,
             force: get("force").map(is_true),
+            must_be_absent: false,
             list: ListOptions {
                 labels: Selector::parse(get("labelSelector").unwrap_or("")).map_err(ApiError::bad_request)?,
                 fields: FieldSelector::parse(get("fieldSelector").unwrap_or("")).map_err(ApiError::bad_request)?,

@@ -94,6 +94,9 @@ fn apply(world: World<'_>, request: &Request) -> Result<Write, ApiError> {
     let config = located(decoded.object, request)?;
     let entry = world.snapshot.get_key(&request.target.key());
     let old = entry.map(|entry| Old::of(kind, entry)).transpose()?;
+    if old.is_some() && request.options.must_be_absent {
+        return Err(ApiError::already_exists(&kind.group_resource(), &request.target.name));
+    }
     if old.is_none() && !request.target.subresource.is_empty() {
         return Err(ApiError::not_found(&kind.group_resource(), &request.target.name));
     }

@@ -7,7 +7,7 @@ use api::route::{self, Address};
 use api::{MediaType, Options, Payload, Request, Verb};
 use bytes::Bytes;
 use client::Body;
-use http::header::{ACCEPT, CONTENT_TYPE, USER_AGENT};
+use http::header::{ACCEPT, CONTENT_TYPE, IF_NONE_MATCH, USER_AGENT};
 use http::{Method, Response};
 use meta::{ApiError, GroupResource};
 
@@ -95,7 +95,8 @@ async fn resource(
     let include_object = query.iter().find(|(key, _)| key == "includeObject").map_or("", |(_, value)| value);
     let form = negotiate::representation(header(http, &ACCEPT), include_object, shows_rows(&target.kind))?;
     let body = payload(http, verb, &target.kind)?;
-    let options = Options::from_query(&query)?;
+    let must_be_absent = header(http, &IF_NONE_MATCH) == "*";
+    let options = Options { must_be_absent, ..Options::from_query(&query)? };
     let request = Request { user, verb, target, options, body, agent: agent(header(http, &USER_AGENT)) };
     let _permit = permit(app, verb)?;
     if (&*request.target.kind.plural, request.target.subresource.as_str()) == ("serviceaccounts", "token") {

@@ -53,6 +53,18 @@ impl Api {
 
     /// Sends a request and reads its answer.
     pub async fn call(&self, method: Method, path: &str, media: &str, body: &Value) -> Result<Value, Refused> {
+        self.call_if(method, path, media, body, false).await
+    }
+
+    /// The same; `if_absent` asks that there is no such object.
+    async fn call_if(
+        &self,
+        method: Method,
+        path: &str,
+        media: &str,
+        body: &Value,
+        if_absent: bool,
+    ) -> Result<Value, Refused> {
         let lost = |message: String| Refused { reason: String::new(), message };
         let body = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
         let request = Request::builder()
@@ -60,9 +72,9 @@ impl Api {
             .uri(path)
             .header("content-type", media)
             .header("accept", "application/json")
-            .header("user-agent", MANAGER)
-            .body(body)
-            .map_err(|error| lost(error.to_string()))?;
+            .header("user-agent", MANAGER);
+        let request = if if_absent { request.header("if-none-match", "*") } else { request };
+        let request = request.body(body).map_err(|error| lost(error.to_string()))?;
         let answer = self.transport.call(request).await.map_err(|error| lost(error.to_string()))?;
         let status = answer.status();
         let bytes = client::read_all(answer.into_body(), ANSWER_BYTES_MAX).await.map_err(|e| lost(e.to_string()))?;
@@ -97,6 +109,39 @@ impl Api {
         let address = self.address(object).await?;
         let path = format!("{address}?fieldManager={MANAGER}&fieldValidation=Strict");
         self.call(Method::PATCH, &path, "application/apply-patch+yaml", object).await
+    }
+
+    /// Server-side apply as a plan has it: on the very revision that it was worked out on, or on none.
+    pub async fn apply_planned(&self, object: &Value, change: &planner::Change, force: bool) -> Result<Value, Refused> {
+        let mut object = object.clone();
+        let is_new = change.uid.is_empty();
+        if !is_new {
+            object.put(&["metadata", "uid"], change.uid.clone());
+            object.put(&["metadata", "resourceVersion"], change.resource_version.clone());
+        }
+        let address = self.address(&object).await?;
+        let force = if force { "&force=true" } else { "" };
+        let path = format!("{address}?fieldManager={MANAGER}&fieldValidation=Strict{force}");
+        self.call_if(Method::PATCH, &path, "application/apply-patch+yaml", &object, is_new).await
+    }
+
+    /// Deletes an object as a plan has it: the very one, at the very revision.
+    pub async fn delete_planned(&self, change: &planner::Change) -> Result<(), Refused> {
+        let about = &change.object;
+        let object = json!({"apiVersion": about.api_version, "kind": about.kind,
+            "metadata": {"name": about.name, "namespace": about.namespace}});
+        let address = self.address(&object).await?;
+        let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
+            "preconditions": {"uid": change.uid, "resourceVersion": change.resource_version}});
+        self.call(Method::DELETE, &address, "application/json", &options).await.map(|_| ())
+    }
+
+    /// Asks a question of `setpoint.dev`; the answer's status.
+    pub async fn ask(&self, kind: &str, plural: &str, spec: Value) -> Result<Value, Refused> {
+        let path = format!("/apis/{}/{plural}", planner::API_VERSION);
+        let question = json!({"apiVersion": planner::API_VERSION, "kind": kind, "spec": spec});
+        let mut answer = self.call(Method::POST, &path, "application/json", &question).await?;
+        Ok(answer.get_mut("status").map(Value::take).unwrap_or_default())
     }
 
     /// Deletes an object with what it owns.

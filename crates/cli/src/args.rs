@@ -23,6 +23,22 @@ pub enum Command {
     Server(ServerArgs),
     /// Run the controllers alone, against an API server that is somewhere else.
     Controllers(ControllersArgs),
+    /// Show what applying manifests would do, and what would follow from it.
+    Plan(crate::planning::PlanArgs),
+    /// Plan, ask, do exactly that or stop, and wait until it is so.
+    Apply(crate::planning::ApplyArgs),
+    /// Show where the world differs from manifests, and who made it so (exit code 2).
+    Drift(crate::reports::DriftArgs),
+    /// Show an object with a name beside each of its fields.
+    Blame(crate::reach::ObjectArgs),
+    /// Show what happened to an object, as far as its log goes back.
+    History(crate::reach::ObjectArgs),
+    /// Show which managers keep taking fields from one another (exit code 2).
+    Fights(crate::reports::FightsArgs),
+    /// Say why an object is not as it should be (exit code 2, or 3 when it stays so).
+    Why(crate::reach::ObjectArgs),
+    /// Wait until objects are as they should be, and say why not (exit code 2 at the deadline, 3 when it stays so).
+    Wait(crate::reports::WaitArgs),
     /// Copy the store of a running or stopped server into one file.
     Backup(BackupArgs),
     /// Make a data directory from a backup.
@@ -164,11 +180,9 @@ impl DataDir {
     }
 }
 
-impl ServerArgs {
-    /// The kubeconfig, by option, environment or default.
-    pub fn kubeconfig(&self) -> Option<PathBuf> {
-        let from_environment = || std::env::var_os("KUBECONFIG").filter(|v| !v.is_empty()).map(PathBuf::from);
-        let from_home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
-        self.kubeconfig.clone().or_else(from_environment).or_else(from_home)
-    }
+/// The kubeconfig, by option, environment or default.
+pub fn kubeconfig(given: Option<&PathBuf>) -> Option<PathBuf> {
+    let from_environment = || std::env::var_os("KUBECONFIG").filter(|v| !v.is_empty()).map(PathBuf::from);
+    let from_home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".kube/config"));
+    given.cloned().or_else(from_environment).or_else(from_home)
 }

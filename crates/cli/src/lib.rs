@@ -4,8 +4,13 @@ mod api;
 mod args;
 mod boxtool;
 mod image;
+mod inventory;
 mod manifest;
+mod plan_file;
+mod planning;
+mod reach;
 mod report;
+mod reports;
 mod run;
 mod up;
 
@@ -21,10 +26,10 @@ pub fn main() -> ExitCode {
     }
     let args = args::Args::parse();
     match run::run(args) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(ended) => ended.into(),
         Err(error) => {
             report::print(&error);
-            ExitCode::FAILURE
+            report::Ended::Failed.into()
         }
     }
 }

@@ -8,30 +8,41 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Args, BackupArgs, Command, ControllersArgs, DataDir, LogFormat, RestoreArgs, ServerArgs};
-use crate::report::CommandError;
+use crate::report::{CommandError, Ended};
+use crate::{planning, reports};
 
 /// The Kubernetes release whose API is spoken, with this program's own version as build metadata.
 pub const GIT_VERSION: &str = concat!("v1.37.0+setpoint-", env!("CARGO_PKG_VERSION"));
 
 /// Runs the command asked for.
-pub fn run(args: Args) -> Result<(), CommandError> {
+pub fn run(args: Args) -> Result<Ended, CommandError> {
     match args.command {
-        Command::Up(args) => crate::up::up(&args),
-        Command::Server(args) => serve(&args),
-        Command::Controllers(args) => control(args),
-        Command::Backup(args) => backup(&args),
-        Command::Restore(args) => restore(&args),
-        Command::Fsck(data) => fsck(&data),
-        Command::Image(args) => crate::image::run(&args),
-        Command::Version => {
-            println!("setpoint {} (Kubernetes API {GIT_VERSION})", env!("CARGO_PKG_VERSION"));
-            Ok(())
-        }
+        Command::Up(args) => crate::up::up(&args)?,
+        Command::Server(args) => serve(&args)?,
+        Command::Controllers(args) => control(args)?,
+        Command::Plan(args) => return ask(planning::plan(&args)),
+        Command::Apply(args) => return ask(planning::apply(&args)),
+        Command::Drift(args) => return ask(reports::drift(&args)),
+        Command::Blame(args) => return ask(reports::blame(&args)),
+        Command::History(args) => return ask(reports::history(&args)),
+        Command::Fights(args) => return ask(reports::fights(&args)),
+        Command::Why(args) => return ask(reports::why(&args)),
+        Command::Wait(args) => return ask(reports::wait(&args)),
+        Command::Backup(args) => backup(&args)?,
+        Command::Restore(args) => restore(&args)?,
+        Command::Fsck(data) => fsck(&data)?,
+        Command::Image(args) => crate::image::run(&args)?,
+        Command::Version => println!("setpoint {} (Kubernetes API {GIT_VERSION})", env!("CARGO_PKG_VERSION")),
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Args::command(), "setpoint", &mut std::io::stdout());
-            Ok(())
         }
     }
+    Ok(Ended::Well)
+}
+
+/// Runs a command that asks a server.
+fn ask(command: impl Future<Output = Result<Ended, CommandError>>) -> Result<Ended, CommandError> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(command)
 }
 
 fn serve(args: &ServerArgs) -> Result<(), CommandError> {
@@ -81,7 +92,7 @@ pub(crate) fn config_of(args: &ServerArgs) -> Result<Config, CommandError> {
     Ok(Config {
         data_dir: args.data.path(),
         listen: args.listen,
-        kubeconfig: args.kubeconfig(),
+        kubeconfig: crate::args::kubeconfig(args.kubeconfig.as_ref()),
         controllers: !args.no_controllers,
         simulated_nodes: usize::try_from(args.simulated_nodes)?,
         node: args.node.as_ref().map(|name| NodeRole::named(node_name(name))),
