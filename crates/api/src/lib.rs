@@ -17,6 +17,7 @@ mod list;
 mod machine;
 mod options;
 mod patch;
+pub mod pod_streams;
 mod representation;
 mod request;
 mod reviews;

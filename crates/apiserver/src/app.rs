@@ -14,6 +14,8 @@ use tokio::sync::Semaphore;
 use crate::catalog::Source;
 use crate::discovery::Published;
 use crate::hub::Hub;
+use crate::nodes::{NodeHand, Nodes};
+use crate::pods::STREAMS_MAX;
 
 /// Requests carried out at a time, reads and writes apart, as upstream's defaults are; watches do not count.
 pub(crate) const READS_IN_FLIGHT_MAX: usize = 400;
@@ -59,6 +61,8 @@ pub struct App {
     pub(crate) writes: Semaphore,
     /// Places for questions that take a while.
     pub(crate) questions: Semaphore,
+    pub(crate) streams: Arc<Semaphore>,
+    pub(crate) nodes: Nodes,
     catalog: RwLock<Arc<Published>>,
     ready: AtomicBool,
     pub(crate) stopping: tokio::sync::watch::Sender<bool>,
@@ -81,6 +85,8 @@ impl App {
             reads: Semaphore::new(READS_IN_FLIGHT_MAX),
             writes: Semaphore::new(WRITES_IN_FLIGHT_MAX),
             questions: Semaphore::new(crate::insight::QUESTIONS_MAX),
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
+            nodes: Nodes::default(),
             catalog: RwLock::new(Arc::new(catalog)),
             ready: AtomicBool::new(false),
             stopping: tokio::sync::watch::Sender::new(false),
@@ -101,6 +107,11 @@ impl App {
             *slot = Arc::new(Published::new(Source::of(&snapshot)));
         }
         Arc::clone(&slot)
+    }
+
+    /// Takes a node's hand: streams of its pods are asked of it from now on.
+    pub fn connect_node(&self, name: &str, hand: Arc<dyn NodeHand>) {
+        self.nodes.connect(name, hand);
     }
 
     /// The kinds served now.

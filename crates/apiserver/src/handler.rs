@@ -13,12 +13,13 @@ use meta::{ApiError, GroupResource};
 
 use crate::app::App;
 use crate::authn::{self, Peer};
+use crate::pods::{self, Asked};
 use crate::{discovery, health, insight, negotiate, openapi, respond, shell, token};
 
 /// Longest user agent remembered as a field manager (upstream's limit on manager names).
 const AGENT_BYTES_MAX: usize = 128;
-/// Most query pairs read.
-const QUERY_PAIRS_MAX: usize = 256;
+/// Most query pairs read: a command's words are one each, and a request's head bounds them too.
+const QUERY_PAIRS_MAX: usize = 4_096;
 
 /// Answers a request whose body has been read (and is within its limit).
 pub async fn handle(app: &Arc<App>, peer: &Peer, request: http::Request<Bytes>) -> Response<Body> {
@@ -91,6 +92,9 @@ async fn resource(
     };
     if !verbs.is_empty() && !verbs.contains(&verb.as_str()) {
         return Err(ApiError::method_not_allowed(&resource, verb.as_str()));
+    }
+    if pods::is_stream(&target) {
+        return pods::answer(Asked { app, user, target, query: &query, http }).await;
     }
     let include_object = query.iter().find(|(key, _)| key == "includeObject").map_or("", |(_, value)| value);
     let form = negotiate::representation(header(http, &ACCEPT), include_object, shows_rows(&target.kind))?;

@@ -52,8 +52,8 @@ impl Busy {
 
 impl Turn {
     /// Ends with the last byte of `body`.
-    pub fn until_end_of(self, body: Body) -> Counted {
-        Counted { body, _turn: self }
+    pub fn until_end_of(self, body: Body) -> Keeping<Turn> {
+        Keeping::new(body, self)
     }
 }
 
@@ -63,13 +63,20 @@ impl Drop for Turn {
     }
 }
 
-/// A body whose request counts until the body's end.
-pub struct Counted {
+/// A body that keeps something until its end: that its request counts, a place.
+pub struct Keeping<T> {
     body: Body,
-    _turn: Turn,
+    _kept: T,
 }
 
-impl http_body::Body for Counted {
+impl<T> Keeping<T> {
+    /// Keeps `kept` as long as `body`.
+    pub fn new(body: Body, kept: T) -> Keeping<T> {
+        Keeping { body, _kept: kept }
+    }
+}
+
+impl<T: Unpin> http_body::Body for Keeping<T> {
     type Data = Bytes;
     type Error = BoxError;
 

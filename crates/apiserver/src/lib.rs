@@ -12,14 +12,18 @@ mod idle;
 mod in_process;
 mod insight;
 mod negotiate;
+mod nodes;
 mod openapi;
+mod pods;
 mod respond;
 mod serve;
 mod shell;
 mod stream;
 mod token;
 
+pub use api::pod_streams::{LogOptions, LogStream};
 pub use app::{App, AppConfig, Identity};
 pub use authn::Peer;
 pub use in_process::InProcess;
+pub use nodes::{LogText, NodeAnswer, NodeError, NodeHand, PodId};
 pub use serve::{CONNECTIONS_MAX, ServeConfig, serve, serve_connection};

@@ -44,7 +44,12 @@ pub fn body(app: &Arc<App>, answer: WatchAnswer, form: Representation) -> Body {
         has_sent: false,
     };
     tokio::spawn(cursor.run());
-    StreamBody::new(Receiver(receiver)).boxed_unsync()
+    of_chunks(receiver)
+}
+
+/// A body of pieces as they come. Whoever feeds it sees by the channel that nobody reads any more.
+pub fn of_chunks(chunks: mpsc::Receiver<Bytes>) -> Body {
+    StreamBody::new(Receiver(chunks)).boxed_unsync()
 }
 
 struct Receiver(mpsc::Receiver<Bytes>);

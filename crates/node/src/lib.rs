@@ -8,7 +8,7 @@ mod api;
 mod container_spec;
 mod dirs;
 mod image;
-mod logs;
+mod log;
 mod machine;
 mod material;
 mod node_object;
@@ -18,6 +18,7 @@ mod probing;
 mod room;
 mod sandbox_spec;
 mod seen;
+mod streams;
 mod volume;
 
 use std::net::IpAddr;
@@ -33,6 +34,7 @@ use tokio::sync::watch;
 pub use image::{BoxedImage, ImageStore, LocalImage};
 pub use oci_images::OciImages;
 pub use room::run;
+pub use streams::Streams;
 
 /// What a node runs on.
 pub struct NodeConfig {

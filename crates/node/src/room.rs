@@ -21,7 +21,7 @@ use crate::dirs::Dirs;
 use crate::machine::Machine;
 use crate::perform::{Ended, Hands, Task};
 use crate::seen::{self, Beside};
-use crate::{COMPONENT, NodeConfig, logs, node_object, volume};
+use crate::{COMPONENT, NodeConfig, log, node_object, volume};
 
 /// How often volumes made of objects are brought up to date when nothing is known to have changed: tokens expire.
 const REFRESH_EVERY: Duration = Duration::from_secs(5 * 60);
@@ -398,7 +398,7 @@ impl Room {
                 let spec = Pod::new(&tenant.object).container(&container.spec.name)?.spec;
                 Some(spec.text(&["terminationMessagePolicy"]).to_owned())
             });
-            let said = logs::last_words(&file, &container.log_path, &policy.unwrap_or_default(), exit.exit_code);
+            let said = log::last_words(&file, &container.log_path, &policy.unwrap_or_default(), exit.exit_code);
             self.beside.messages.insert(container.id.clone(), said);
         }
     }

@@ -23,6 +23,7 @@ pub use error::{Error, Result};
 pub use host::{Config, Runtime, ShimCommand};
 pub use net::{Cidr, NetworkConfig, remove_bridge};
 pub use resources::{CpuStats, MemoryStats, QosClass, Resources, Stats};
+pub use shim::log::rotated as rotated_logs;
 pub use spec::{
     ContainerId, ContainerSpec, Device, DnsConfig, HostAlias, IpcMode, LogLimits, Mount, MountSource, NetworkMode,
     PidMode, PodMeta, Propagation, Rlimit, RootImage, SandboxId, SandboxSpec, SeccompProfile, Security, User,
@@ -31,3 +32,4 @@ pub use status::{
     ContainerFilter, ContainerState, ContainerStatus, Event, EventKind, ExitRecord, SandboxState, SandboxStatus,
 };
 pub use streams::{Events, ExecOutput, ExecSpec, Lagged, Session, SessionExit, TerminalSize};
+pub use sys::register;

@@ -107,6 +107,20 @@ pub enum EventKind {
     SandboxRemoved,
 }
 
+impl EventKind {
+    /// Whether it tells of this container.
+    pub fn is_about(&self, id: &str) -> bool {
+        match self {
+            EventKind::ContainerCreated { container }
+            | EventKind::ContainerStarted { container }
+            | EventKind::ContainerOom { container }
+            | EventKind::ContainerExited { container, .. }
+            | EventKind::ContainerRemoved { container } => container == id,
+            EventKind::SandboxReady | EventKind::SandboxNotReady | EventKind::SandboxRemoved => false,
+        }
+    }
+}
+
 /// A [`Time`] as microseconds since the epoch.
 pub(crate) mod stamp {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -10,6 +10,7 @@ mod node_role;
 mod remote;
 mod roles;
 mod selection;
+mod simulated;
 mod tls;
 
 pub use config::Config;

@@ -20,7 +20,7 @@ use tokio::task::JoinHandle;
 
 use crate::bootstrap::{self, Facts};
 use crate::tls::TlsSource;
-use crate::{Config, StartError, compaction, control, identity, node_role};
+use crate::{Config, StartError, compaction, control, identity, node_role, simulated};
 
 /// How often certificates are looked at for renewal.
 const RENEWAL_INTERVAL: Duration = Duration::from_secs(60 * 60);
@@ -80,6 +80,7 @@ pub async fn run_by(
         service_address: service_address.to_string(),
     };
     bootstrap::write(&app, &facts, config.simulated_nodes).await?;
+    simulated::connect(&app, config.simulated_nodes);
     publish_kubeconfig(&config, &pki, address)?;
     let renewal =
         Arc::new(Renewal { pki: Arc::clone(&pki), clock: Arc::clone(&clock), config: config.clone(), address });
@@ -137,6 +138,7 @@ async fn start_node(
     let Some(role) = &config.node else { return Ok(None) };
     let ips = vec![endpoint(address).unwrap_or(reachable(address))];
     let prepared = node_role::prepare(role, &config.data_dir, app, store, clock, ips, &config.git_version).await?;
+    app.connect_node(&role.name, Arc::new(node::Streams::new(Arc::clone(&prepared.runtime))));
     Ok(Some(tokio::spawn(node::run(prepared, stopped))))
 }
 

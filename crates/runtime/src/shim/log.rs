@@ -140,8 +140,8 @@ fn open(path: &Path) -> io::Result<File> {
     OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(libc::O_NOFOLLOW).open(path)
 }
 
-/// The files put aside, the oldest first.
-pub(crate) fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
+/// The files of a log that were put aside, the oldest first.
+pub fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
     let prefix = format!("{}.", path.file_name().and_then(|name| name.to_str()).unwrap_or(""));
     let mut found = Vec::new();
     for entry in fs::read_dir(path.parent().unwrap_or(path))? {

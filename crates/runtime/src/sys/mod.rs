@@ -9,8 +9,8 @@ use std::ffi::CString;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
-/// Watches a descriptor from async code.
-pub(crate) fn register(fd: OwnedFd) -> io::Result<tokio::io::unix::AsyncFd<OwnedFd>> {
+/// Watches a descriptor (a pipe, a queue of the kernel) from async code.
+pub fn register(fd: OwnedFd) -> io::Result<tokio::io::unix::AsyncFd<OwnedFd>> {
     // SAFETY: an owned descriptor stays the same one until it is dropped.
     unsafe { tokio::io::unix::AsyncFd::register(fd).map_err(io::Error::from) }
 }

@@ -1,0 +1,88 @@
+//! What the API asks of the node that a pod is on: a log, a process, a connection, what is used. The node of this
+//! process implements it directly; one on another machine may stand behind a connection.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use api::pod_streams::LogOptions;
+use bytes::Bytes;
+use client::BoxFuture;
+use meta::ApiError;
+use runtime::{Connection, ExecSpec, Session};
+use tokio::sync::mpsc;
+
+/// Which pod, and which of its lives under that name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodId {
+    /// Namespace.
+    pub namespace: String,
+    /// Name.
+    pub name: String,
+    /// Uid.
+    pub uid: String,
+}
+
+/// Why a node does not do what it is asked to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NodeError {
+    /// It is not there (any more).
+    NotFound(String),
+    /// It makes no sense as things are.
+    BadRequest(String),
+    /// It went wrong.
+    Internal(String),
+}
+
+impl NodeError {
+    /// What to tell people.
+    pub fn message(&self) -> &str {
+        match self {
+            NodeError::NotFound(message) | NodeError::BadRequest(message) | NodeError::Internal(message) => message,
+        }
+    }
+}
+
+impl From<NodeError> for ApiError {
+    fn from(error: NodeError) -> ApiError {
+        match error {
+            NodeError::NotFound(message) => ApiError::new(404, meta::Reason::NotFound, message),
+            NodeError::BadRequest(message) => ApiError::bad_request(message),
+            NodeError::Internal(message) => ApiError::internal(message),
+        }
+    }
+}
+
+/// What a node answers.
+pub type NodeAnswer<'a, T> = BoxFuture<'a, Result<T, NodeError>>;
+
+/// The text of a log in pieces. Its end is the log's end; dropping it ends the reading.
+pub type LogText = mpsc::Receiver<Bytes>;
+
+/// A node's hand.
+pub trait NodeHand: Send + Sync {
+    /// The log of one life of a container, by the runtime's id.
+    fn log<'a>(&'a self, id: &'a str, options: &'a LogOptions) -> NodeAnswer<'a, LogText>;
+    /// Runs a command in a running container of a pod.
+    fn exec<'a>(&'a self, pod: &'a PodId, container: &'a str, spec: &'a ExecSpec) -> NodeAnswer<'a, Session>;
+    /// Joins the streams of a running container's first process.
+    fn attach<'a>(&'a self, pod: &'a PodId, container: &'a str) -> NodeAnswer<'a, Session>;
+    /// Connects to a TCP port in a pod.
+    fn forward<'a>(&'a self, pod: &'a PodId, port: u16) -> NodeAnswer<'a, Box<dyn Connection>>;
+}
+
+/// The nodes whose hands this server holds.
+#[derive(Default)]
+pub struct Nodes(RwLock<BTreeMap<String, Arc<dyn NodeHand>>>);
+
+impl Nodes {
+    /// Takes a node's hand; one that was held before is let go.
+    pub fn connect(&self, name: &str, hand: Arc<dyn NodeHand>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), hand);
+    }
+
+    /// The hand of a node, or that it cannot be reached.
+    pub fn hand(&self, name: &str) -> Result<Arc<dyn NodeHand>, ApiError> {
+        let found = self.0.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        found.ok_or_else(|| ApiError::internal(format!("error dialing backend: node {name:?} is not connected")))
+    }
+}

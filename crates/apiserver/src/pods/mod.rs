@@ -1,0 +1,73 @@
+//! Streams of pods: logs, commands, terminals, connections. Who may is decided before; here the pod is looked up, its
+//! node asked, and bytes are carried.
+
+mod log;
+
+use std::sync::Arc;
+
+use admit::UserInfo;
+use api::{Body as AnswerBody, Options, Payload, Request, Target, Verb};
+use bytes::Bytes;
+use client::Body;
+use http::Response;
+use meta::{ApiError, ObjectExt};
+use serde_json::Value;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::app::App;
+use crate::nodes::PodId;
+use crate::shell;
+
+/// Streams carried at a time. Each holds a few descriptors and, while it moves, some hundred kilobytes.
+pub(crate) const STREAMS_MAX: usize = 1_024;
+
+/// One request for a stream of a pod.
+pub struct Asked<'r> {
+    /// What is served.
+    pub app: &'r Arc<App>,
+    /// Who asks.
+    pub user: Arc<UserInfo>,
+    /// Of which pod, by which subresource.
+    pub target: Target,
+    /// How.
+    pub query: &'r [(String, String)],
+    /// As it came.
+    pub http: &'r http::Request<Bytes>,
+}
+
+/// Whether a target is a stream of a pod.
+pub fn is_stream(target: &Target) -> bool {
+    target.kind.group.is_empty() && &*target.kind.plural == "pods" && target.subresource == "log"
+}
+
+/// Answers a request for which [`is_stream`] holds.
+pub async fn answer(asked: Asked<'_>) -> Result<Response<Body>, ApiError> {
+    log::answer(&asked).await
+}
+
+impl Asked<'_> {
+    /// The pod, as whoever asks would get it.
+    async fn pod(&self) -> Result<Value, ApiError> {
+        let target = Target { subresource: String::new(), ..self.target.clone() };
+        let (user, options) = (Arc::clone(&self.user), Options::default());
+        let request =
+            Request { user, verb: Verb::Get, target, options, body: Payload::default(), agent: String::new() };
+        match shell::run(self.app, &request).await?.body {
+            AnswerBody::Entry(entry) => {
+                serde_json::from_slice(&entry.value).map_err(|_| ApiError::internal("the pod cannot be read"))
+            }
+            AnswerBody::Tree(pod) => Ok(pod),
+            _ => Err(ApiError::internal("the pod cannot be read")),
+        }
+    }
+
+    /// A place among the streams, or 429.
+    fn place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        let full = |_| ApiError::too_many_requests("Too many streams, please try again later.", 1);
+        Arc::clone(&self.app.streams).try_acquire_owned().map_err(full)
+    }
+}
+
+fn id_of(pod: &Value) -> PodId {
+    PodId { namespace: pod.namespace().to_owned(), name: pod.name().to_owned(), uid: pod.uid().to_owned() }
+}
