@@ -3,6 +3,8 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
 /// How long a peer may take nothing of what is sent. Far longer than any network's hiccup; what waits for it (a list's
 /// objects, a chunk of a watch) cannot be freed before.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
+/// The same for a connection that carries a terminal: people stop the output to read it, or for lunch.
+const LONG_STALL_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
 
 /// The requests of one connection that are not answered to the end.
 #[derive(Clone)]
@@ -96,17 +100,33 @@ impl<T: Unpin> http_body::Body for Keeping<T> {
     }
 }
 
-/// A stream whose writes fail once the peer has taken nothing for [`STALL_TIMEOUT`].
+/// How long one connection's peer may take nothing: a minute, until it is extended.
+#[derive(Clone, Default)]
+pub struct Patience(Arc<AtomicBool>);
+
+impl Patience {
+    /// From now on the peer may stop for hours.
+    pub fn extend(&self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+
+    fn timeout(&self) -> Duration {
+        if self.0.load(Ordering::Relaxed) { LONG_STALL_TIMEOUT } else { STALL_TIMEOUT }
+    }
+}
+
+/// A stream whose writes fail once the peer has taken nothing for as long as its [`Patience`] lasts.
 pub struct Impatient<S> {
     stream: S,
+    patience: Patience,
     /// Runs while a write waits.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl<S> Impatient<S> {
     /// Around a stream.
-    pub fn new(stream: S) -> Impatient<S> {
-        Impatient { stream, stalled: None }
+    pub fn new(stream: S, patience: Patience) -> Impatient<S> {
+        Impatient { stream, patience, stalled: None }
     }
 
     fn judge<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
@@ -114,7 +134,8 @@ impl<S> Impatient<S> {
             self.stalled = None;
             return written;
         }
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(STALL_TIMEOUT)));
+        let timeout = self.patience.timeout();
+        let stalled = self.stalled.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         std::task::ready!(stalled.as_mut().poll(context));
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes nothing")))
     }
@@ -182,7 +203,16 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_peer_that_takes_nothing_is_left() {
         let (ours, _theirs) = tokio::io::duplex(16);
-        let error = Impatient::new(ours).write_all(&[0; 17]).await.expect_err("nobody reads");
-        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let patience = Patience::default();
+        let mut ours = Impatient::new(ours, patience.clone());
+        for (is_extended, expected) in [(false, STALL_TIMEOUT), (true, LONG_STALL_TIMEOUT)] {
+            if is_extended {
+                patience.extend();
+            }
+            let begun = tokio::time::Instant::now();
+            let error = ours.write_all(&[0; 17]).await.expect_err("nobody reads");
+            assert_eq!((error.kind(), begun.elapsed()), (io::ErrorKind::TimedOut, expected));
+            ours.stalled = None;
+        }
     }
 }

@@ -4,6 +4,7 @@
 mod app;
 mod authn;
 mod catalog;
+mod channels;
 mod discovery;
 mod handler;
 mod health;
@@ -20,6 +21,7 @@ mod serve;
 mod shell;
 mod stream;
 mod token;
+mod websocket;
 
 pub use api::pod_streams::{LogOptions, LogStream};
 pub use app::{App, AppConfig, Identity};

@@ -64,8 +64,8 @@ pub trait NodeHand: Send + Sync {
     fn log<'a>(&'a self, id: &'a str, options: &'a LogOptions) -> NodeAnswer<'a, LogText>;
     /// Runs a command in a running container of a pod.
     fn exec<'a>(&'a self, pod: &'a PodId, container: &'a str, spec: &'a ExecSpec) -> NodeAnswer<'a, Session>;
-    /// Joins the streams of a running container's first process.
-    fn attach<'a>(&'a self, pod: &'a PodId, container: &'a str) -> NodeAnswer<'a, Session>;
+    /// Joins the streams of a running container's first process; its input only if asked for.
+    fn attach<'a>(&'a self, pod: &'a PodId, container: &'a str, stdin: bool) -> NodeAnswer<'a, Session>;
     /// Connects to a TCP port in a pod.
     fn forward<'a>(&'a self, pod: &'a PodId, port: u16) -> NodeAnswer<'a, Box<dyn Connection>>;
 }

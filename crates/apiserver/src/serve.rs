@@ -23,7 +23,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::app::App;
 use crate::authn::Peer;
-use crate::idle::{Busy, Impatient, Turn};
+use crate::idle::{Busy, Impatient, Patience, Turn};
 use crate::{handler, respond};
 
 /// Connections at a time: each holds a few kilobytes and a file descriptor.
@@ -102,10 +102,14 @@ where
 {
     let busy = Busy::new();
     let mut stopping = app.stopping.subscribe();
-    let turns = busy.clone();
-    let service = service_fn(move |request| answer(Arc::clone(&app), peer.clone(), request, turns.turn()));
+    let (turns, patience) = (busy.clone(), Patience::default());
+    let stream = Impatient::new(stream, patience.clone());
+    let service = service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(patience.clone());
+        answer(Arc::clone(&app), peer.clone(), request, turns.turn())
+    });
     let server = server();
-    let connection = server.serve_connection_with_upgrades(TokioIo::new(Impatient::new(stream)), service);
+    let connection = server.serve_connection_with_upgrades(TokioIo::new(stream), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = &mut connection => Some(ended),

@@ -74,10 +74,10 @@ impl NodeHand for Streams {
         })
     }
 
-    fn attach<'a>(&'a self, pod: &'a PodId, container: &'a str) -> NodeAnswer<'a, Session> {
+    fn attach<'a>(&'a self, pod: &'a PodId, container: &'a str, stdin: bool) -> NodeAnswer<'a, Session> {
         Box::pin(async move {
             let found = self.running(pod, container).await?;
-            self.runtime.attach(&found.id).await.map_err(internal)
+            self.runtime.attach(&found.id, stdin).await.map_err(internal)
         })
     }
 

@@ -62,8 +62,8 @@ pub trait ContainerRuntime: Send + Sync {
     /// Runs a command to its end; when `timeout` passes first it is killed with all its descendants and the error
     /// is `Error::Timeout`.
     fn exec_sync<'a>(&'a self, id: &'a str, command: &'a [String], timeout: Duration) -> Pending<'a, ExecOutput>;
-    /// Joins the streams of a container's first process.
-    fn attach<'a>(&'a self, id: &'a str) -> Pending<'a, Session>;
+    /// Joins the streams of a container's first process; its standard input only if asked for.
+    fn attach<'a>(&'a self, id: &'a str, stdin: bool) -> Pending<'a, Session>;
     /// Connects to a TCP port within the sandbox.
     fn port_forward<'a>(&'a self, sandbox: &'a str, port: u16) -> Pending<'a, Box<dyn Connection>>;
 

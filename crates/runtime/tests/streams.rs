@@ -71,7 +71,7 @@ async fn terminals() {
     (spec.tty, spec.stdin) = (true, true);
     let id = rig.start(&sandbox.id, &spec).await;
     rig.printed(&id, "tty=1").await;
-    let mut attached = rig.runtime.attach(&id).await.unwrap();
+    let mut attached = rig.runtime.attach(&id, true).await.unwrap();
     attached.resize.as_ref().unwrap().send(TerminalSize { width: 133, height: 43 }).await.unwrap();
     rig.printed(&id, "size=133x43").await;
     attached.stdin.as_mut().unwrap().write_all(b"typed\n\x04").await.unwrap();
@@ -104,7 +104,7 @@ async fn attaching() {
     let mut spec = rig.spec("main", &["cat", "exit", "9"]);
     (spec.stdin, spec.stdin_once) = (true, true);
     let id = rig.start(&sandbox.id, &spec).await;
-    let mut session = rig.runtime.attach(&id).await.unwrap();
+    let mut session = rig.runtime.attach(&id, true).await.unwrap();
     let mut stdin = session.stdin.take().unwrap();
     stdin.write_all(b"for the log\n").await.unwrap();
     drop(stdin);

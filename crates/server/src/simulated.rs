@@ -42,7 +42,7 @@ impl NodeHand for Simulated {
         refuse(pod)
     }
 
-    fn attach<'a>(&'a self, pod: &'a PodId, _container: &'a str) -> NodeAnswer<'a, Session> {
+    fn attach<'a>(&'a self, pod: &'a PodId, _container: &'a str, _stdin: bool) -> NodeAnswer<'a, Session> {
         refuse(pod)
     }
 

@@ -2,8 +2,10 @@
 //! node asked, and bytes are carried.
 
 mod log;
+mod session;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use admit::UserInfo;
 use api::{Body as AnswerBody, Options, Payload, Request, Target, Verb};
@@ -21,6 +23,9 @@ use crate::shell;
 /// Streams carried at a time. Each holds a few descriptors and, while it moves, some hundred kilobytes.
 pub(crate) const STREAMS_MAX: usize = 1_024;
 
+/// How long nothing may move on a stream of a process or a port (upstream's limit).
+const IDLE_TIMEOUT: Duration = Duration::from_secs(4 * 60 * 60);
+
 /// One request for a stream of a pod.
 pub struct Asked<'r> {
     /// What is served.
@@ -37,12 +42,16 @@ pub struct Asked<'r> {
 
 /// Whether a target is a stream of a pod.
 pub fn is_stream(target: &Target) -> bool {
-    target.kind.group.is_empty() && &*target.kind.plural == "pods" && target.subresource == "log"
+    let is_pod = target.kind.group.is_empty() && &*target.kind.plural == "pods";
+    is_pod && matches!(target.subresource.as_str(), "log" | "exec" | "attach")
 }
 
 /// Answers a request for which [`is_stream`] holds.
 pub async fn answer(asked: Asked<'_>) -> Result<Response<Body>, ApiError> {
-    log::answer(&asked).await
+    match asked.target.subresource.as_str() {
+        "log" => log::answer(&asked).await,
+        _ => session::answer(&asked).await,
+    }
 }
 
 impl Asked<'_> {

@@ -410,8 +410,8 @@ impl ContainerRuntime for Runtime {
         Box::pin(self.run_exec(id, command, timeout))
     }
 
-    fn attach<'a>(&'a self, id: &'a str) -> Pending<'a, Session> {
-        Box::pin(self.open_attach(id))
+    fn attach<'a>(&'a self, id: &'a str, stdin: bool) -> Pending<'a, Session> {
+        Box::pin(self.open_attach(id, stdin))
     }
 
     fn port_forward<'a>(&'a self, sandbox: &'a str, port: u16) -> Pending<'a, Box<dyn Connection>> {

@@ -84,13 +84,13 @@ impl Runtime {
         build(channel, pipes.ours, terminal, spec.stdin).map_err(Error::io("open the session's streams"))
     }
 
-    pub(super) async fn open_attach(&self, id: &str) -> Result<Session> {
+    pub(super) async fn open_attach(&self, id: &str, stdin: bool) -> Result<Session> {
         let (sandbox, tty) = self.running(id)?;
-        let wanted = [true, true, !tty];
+        let wanted = [stdin, true, !tty];
         let pipes = open_pipes(wanted).map_err(Error::io("make pipes"))?;
         let request = Request::Attach { container: id.to_owned(), streams: wanted };
         let (channel, _, fds) = self.converse(&sandbox, &request, pipes.theirs).await?;
-        let mut session = build(channel, pipes.ours, None, true).map_err(Error::io("open the session's streams"))?;
+        let mut session = build(channel, pipes.ours, None, stdin).map_err(Error::io("open the session's streams"))?;
         session.resize = fds.into_iter().next().map(resizer);
         Ok(session)
     }
