@@ -14,6 +14,8 @@ use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio_tungstenite::tungstenite::Message;
+use tokio_tungstenite::tungstenite::protocol::CloseFrame;
+use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use super::{Asked, IDLE_TIMEOUT, id_of};
 use crate::channels::{self, Outcome, PROTOCOLS, Protocol, Said};
@@ -141,13 +143,18 @@ impl Speaker {
             if let Some(message) = self.protocol.outcome(outcome) {
                 self.say(message).await?;
             }
-            self.say(Message::Close(None)).await?;
+            self.say(Message::Close(Some(normal_end()))).await?;
             while source.next().await.is_some_and(|message| message.is_ok()) {}
             Ok::<_, Gone>(())
         };
         // Who does not take it does without.
         let _ = tokio::time::timeout(FAREWELL_TIMEOUT, said).await;
     }
+}
+
+/// Code 1000: clients take every other for a failure.
+fn normal_end() -> CloseFrame {
+    CloseFrame { code: CloseCode::Normal, reason: Default::default() }
 }
 
 /// What the client tells.
