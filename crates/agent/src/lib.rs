@@ -14,6 +14,7 @@ pub mod service_env;
 mod simulated_node;
 mod simulated_pod;
 mod simulated_program;
+mod simulated_status;
 
 use brain::Controller;
 

@@ -21,8 +21,9 @@ use serde_json::{Value, json};
 use stdx::Time;
 use store::{Event, Key};
 
-use crate::simulated_node::{SIMULATED, address};
+use crate::simulated_node::SIMULATED;
 use crate::simulated_program::Program;
+use crate::simulated_status::{ended, is_missing, running, started, waiting};
 
 const PODS: Resource = Resource::new("", "v1", "pods");
 const PREFIX: &str = "simulated.setpoint.dev/";
@@ -66,6 +67,8 @@ pub struct Observed {
     /// What its status says, and what it should say at its stage.
     is_ready: bool,
     gates_hold: bool,
+    /// When its specification ends it.
+    deadline: Option<Time>,
     /// Its specification changed since its status was written.
     is_behind: bool,
     /// It goes before its end, and somebody waits for it: then its status says first how it ended.
@@ -102,6 +105,8 @@ pub enum Step {
     End(Time),
     /// All containers are stopped.
     Stop(Time),
+    /// The pod was active for as long as it may.
+    Expire(Time),
     /// The pod is gone.
     Remove,
 }
@@ -142,29 +147,26 @@ impl<const EVERY_NODE: bool> Brain for Played<EVERY_NODE> {
         match observed.stage {
             Stage::Stopping if observed.ends_first => after(rules.stop_delay, Step::Stop(now)),
             Stage::Stopping => after(rules.stop_delay, Step::Remove),
-            Stage::Ended | Stage::Waiting => Outcome::rest(),
+            Stage::Ended => Outcome::rest(),
+            Stage::Bound | Stage::Waiting if observed.deadline.is_some_and(|deadline| deadline <= now) => {
+                Outcome::rest().step(Step::Expire(now))
+            }
             Stage::Bound if rules.image_missing => Outcome::rest().step(Step::Wait(now)),
-            Stage::Bound => {
+            Stage::Waiting if observed.is_behind && rules.image_missing => Outcome::rest().step(Step::Wait(now)),
+            Stage::Waiting if !observed.is_behind => {
+                observed.deadline.into_iter().fold(Outcome::rest(), Outcome::wake_at)
+            }
+            Stage::Bound | Stage::Waiting => {
                 let ready = rules.ready_delay == Some(Duration::ZERO) && observed.gates_hold;
                 after(rules.start_delay, Step::Run { now, ready })
             }
             Stage::Running => {
-                let end = rules.finish_after.map(|span| after(span, Step::End(now)));
-                if let Some(outcome) = end.as_ref().filter(|outcome| !outcome.steps.is_empty()) {
-                    return Outcome::rest().step(match outcome.steps[0] {
-                        Step::End(now) => Step::End(now),
-                        _ => Step::Remove,
-                    });
-                }
-                let ready = match rules.ready_delay {
-                    _ if observed.is_behind => Outcome::rest().step(Step::Follow(now)),
-                    Some(delay) if !observed.is_ready && observed.gates_hold => after(delay, Step::SetReady(now)),
-                    _ => Outcome::rest(),
+                let finish = rules.finish_after.map(|span| (observed.since.after(span), Step::End(now)));
+                let expiry = observed.deadline.map(|deadline| (deadline, Step::Expire(now)));
+                let Some((due, end)) = finish.into_iter().chain(expiry).min_by_key(|(due, _)| *due) else {
+                    return live(rules, observed, now);
                 };
-                match end.map(|outcome| outcome.wake) {
-                    Some(brain::Wake::At(time)) => ready.wake_at(time),
-                    _ => ready,
-                }
+                if due <= now { Outcome::rest().step(end) } else { live(rules, observed, now).wake_at(due) }
             }
         }
     }
@@ -199,6 +201,12 @@ impl<const EVERY_NODE: bool> Brain for Played<EVERY_NODE> {
             }
             Step::End(now) => patch(ended(pod, desired.rules.exit_code, now)),
             Step::Stop(now) => patch(ended(pod, STOPPED, now)),
+            Step::Expire(now) => {
+                let mut status = ended(pod, STOPPED, now);
+                status["reason"] = json!("DeadlineExceeded");
+                status["message"] = json!("Pod was active on the node longer than the specified deadline");
+                patch(status)
+            }
             Step::Remove => Action::Delete {
                 resource: PODS,
                 namespace: pod.namespace().to_owned(),
@@ -213,6 +221,18 @@ impl<const EVERY_NODE: bool> Brain for Played<EVERY_NODE> {
 
     fn explain(why: Self::Why) -> Note {
         match why {}
+    }
+}
+
+/// What a pod does whose end has not come.
+fn live(rules: &Rules, observed: &Observed, now: Time) -> Outcome<Step, std::convert::Infallible> {
+    match rules.ready_delay.map(|delay| observed.since.after(delay)) {
+        _ if observed.is_behind => Outcome::rest().step(Step::Follow(now)),
+        Some(due) if !observed.is_ready && observed.gates_hold && due <= now => {
+            Outcome::rest().step(Step::SetReady(now))
+        }
+        Some(due) if !observed.is_ready && observed.gates_hold => Outcome::rest().wake_at(due),
+        _ => Outcome::rest(),
     }
 }
 
@@ -256,26 +276,20 @@ impl Rules {
     }
 }
 
+/// When a pod has been active for as long as it may.
+fn active_deadline(pod: &Value) -> Option<Time> {
+    let seconds = u64::try_from(pod.int(&["spec", "activeDeadlineSeconds"])?).ok()?;
+    Some(Time::parse(pod.text(&["status", "startTime"]))?.after(Duration::from_secs(seconds)))
+}
+
 /// How long a pod that was asked to stop may take.
 fn grace(pod: &Value) -> Duration {
     let seconds = pod.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0);
     Duration::from_secs(u64::try_from(seconds).unwrap_or(0))
 }
 
-/// Whether an image's name says that there is no such image.
-fn is_missing(image: &str) -> bool {
-    const SAID: &[&str] = &["nonexistent", "non-existent", "missing"];
-    image.ends_with(":404") || SAID.iter().any(|word| image.contains(word))
-}
-
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
     pod.items(&["spec", "containers"]).iter()
-}
-
-fn started(pod: &Value) -> Option<Time> {
-    pod.items(&["status", "containerStatuses"])
-        .iter()
-        .find_map(|status| Time::parse(status.text(&["state", "running", "startedAt"])))
 }
 
 impl Observed {
@@ -292,103 +306,24 @@ impl Observed {
         } else if pod.items(&["status", "containerStatuses"]).is_empty() {
             (Stage::Bound, bound.unwrap_or(now))
         } else {
-            (Stage::Waiting, now)
+            (Stage::Waiting, bound.unwrap_or(now))
         };
         let gates = pod.items(&["spec", "readinessGates"]).iter();
         let gates_hold = gates.map(|gate| gate.text(&["conditionType"])).all(|type_| condition::is_true(pod, type_));
         let has_ended = matches!(phase, "Succeeded" | "Failed");
         let ends_first = stage == Stage::Stopping && !has_ended && pod.finalizers().next().is_some();
         let is_behind = pod.int(&["status", "observedGeneration"]).unwrap_or(0) < pod.generation();
-        Observed { stage, since, is_ready: condition::is_true(pod, "Ready"), gates_hold, is_behind, ends_first }
+        let deadline = active_deadline(pod);
+        Observed {
+            stage,
+            since,
+            deadline,
+            is_ready: condition::is_true(pod, "Ready"),
+            gates_hold,
+            is_behind,
+            ends_first,
+        }
     }
-}
-
-fn conditions(pod: &Value, ready: bool, now: Time) -> Value {
-    let mut shown = json!({"status": {"conditions": pod.items(&["status", "conditions"])}});
-    let status = |holds: bool| if holds { "True" } else { "False" };
-    let reason = if ready { "" } else { "ContainersNotReady" };
-    for (type_, holds, reason) in [
-        ("PodReadyToStartContainers", true, ""),
-        ("Initialized", true, ""),
-        ("ContainersReady", ready, reason),
-        ("Ready", ready, reason),
-    ] {
-        let condition = condition::Condition::new(type_, status(holds), reason, "");
-        let generation = Some(pod.generation()).filter(|generation| *generation > 0);
-        condition::set(&mut shown, condition::Condition { observed_generation: generation, ..condition }, now);
-    }
-    shown["status"]["conditions"].take()
-}
-
-fn statuses(pod: &Value, field: &str, state: &Value, ready: bool) -> Value {
-    let one = |container: &Value| {
-        let image = container.text(&["image"]);
-        let (former, restarts) = former(pod, container.text(&["name"]));
-        // A new image is a new container, except that what was never pulled never ran.
-        let is_new = !former.is_empty() && former != image && !is_missing(former);
-        json!({
-            "name": container.text(&["name"]), "image": container.text(&["image"]),
-            "imageID": format!("simulated://{}", container.text(&["image"])),
-            "containerID": format!("simulated://{}/{}", pod.uid(), container.text(&["name"])),
-            "ready": ready, "started": ready, "restartCount": restarts + i64::from(is_new), "state": state,
-        })
-    };
-    pod.items(&["spec", field]).iter().map(one).collect()
-}
-
-/// The image that a container ran so far, and how often it was restarted.
-fn former<'p>(pod: &'p Value, name: &str) -> (&'p str, i64) {
-    let statuses = pod.items(&["status", "containerStatuses"]).iter();
-    let mine = statuses.into_iter().find(|status| status.text(&["name"]) == name);
-    mine.map_or(("", 0), |status| (status.text(&["image"]), status.int(&["restartCount"]).unwrap_or(0)))
-}
-
-fn waiting(pod: &Value, now: Time) -> Value {
-    let state = json!({"waiting": {"reason": "ImagePullBackOff", "message": "Back-off pulling image"}});
-    json!({
-        "phase": "Pending", "observedGeneration": pod.generation(), "startTime": now.to_rfc3339(), "hostIP": address(pod.text(&["spec", "nodeName"])),
-        "conditions": conditions(pod, false, now), "containerStatuses": statuses(pod, "containers", &state, false),
-    })
-}
-
-fn running(pod: &Value, started: Time, now: Time, ready: bool) -> Value {
-    let state = json!({"running": {"startedAt": started.to_rfc3339()}});
-    let over = json!({"terminated": {
-        "exitCode": 0, "reason": "Completed", "startedAt": started.to_rfc3339(), "finishedAt": started.to_rfc3339(),
-    }});
-    let (host, ip) = (address(pod.text(&["spec", "nodeName"])), pod_address(pod));
-    let mut status = json!({
-        "phase": "Running", "observedGeneration": pod.generation(), "startTime": started.to_rfc3339(),
-        "hostIP": host, "hostIPs": [{"ip": host}], "podIP": ip, "podIPs": [{"ip": ip}],
-        "conditions": conditions(pod, ready, now),
-        "containerStatuses": statuses(pod, "containers", &state, ready),
-    });
-    if !pod.items(&["spec", "initContainers"]).is_empty() {
-        status["initContainerStatuses"] = statuses(pod, "initContainers", &over, true);
-    }
-    status
-}
-
-fn ended(pod: &Value, exit_code: i64, now: Time) -> Value {
-    let begun = started(pod).unwrap_or(now).to_rfc3339();
-    let reason = if exit_code == 0 { "Completed" } else { "Error" };
-    let state = json!({"terminated": {
-        "exitCode": exit_code, "reason": reason, "startedAt": begun, "finishedAt": now.to_rfc3339(),
-    }});
-    json!({
-        "phase": if exit_code == 0 { "Succeeded" } else { "Failed" }, "observedGeneration": pod.generation(),
-        "conditions": conditions(pod, false, now),
-        "containerStatuses": statuses(pod, "containers", &state, false),
-    })
-}
-
-/// An address in 10.128.0.0/9 that follows from the pod's identity.
-fn pod_address(pod: &Value) -> String {
-    if pod.flag(&["spec", "hostNetwork"]) {
-        return address(pod.text(&["spec", "nodeName"]));
-    }
-    let hash = pod.uid().bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
-    format!("10.{}.{}.{}", 128 + ((hash >> 16) & 0x7f), (hash >> 8) & 0xff, 1 + (hash & 0xff) % 254)
 }
 
 #[cfg(test)]
@@ -468,6 +403,32 @@ mod tests {
         let status = &pod["status"]["containerStatuses"][0];
         assert_eq!((&status["image"], &status["restartCount"]), (&json!("j"), &json!(1)));
         assert_eq!(condition::find(&pod, "Ready").unwrap()["observedGeneration"], json!(2));
+    }
+
+    #[test]
+    fn a_pod_is_active_no_longer_than_it_may() {
+        let mut pod = pod(json!({}), json!({}));
+        pod["status"] = running(&pod, Time::from_secs(10), Time::from_secs(10), true);
+        pod["spec"]["activeDeadlineSeconds"] = json!(5);
+        assert_eq!(steps(&pod, 14), []);
+        assert_eq!(steps(&pod, 15), [Step::Expire(Time::from_secs(15))]);
+        pod["spec"]["restartPolicy"] = json!("Never");
+        assert_eq!(steps(&pod, 12), [Step::End(Time::from_secs(12))]);
+        pod["status"] = waiting(&pod, Time::from_secs(10));
+        assert_eq!((steps(&pod, 14), steps(&pod, 15)), (vec![], vec![Step::Expire(Time::from_secs(15))]));
+    }
+
+    #[test]
+    fn a_pod_without_image_starts_when_it_gets_one() {
+        let mut pod = pod(json!({}), json!({}));
+        pod["metadata"]["generation"] = json!(1);
+        pod["spec"]["containers"][0]["image"] = json!("x:404");
+        pod["status"] = waiting(&pod, Time::from_secs(10));
+        assert_eq!(steps(&pod, 11), []);
+        pod["metadata"]["generation"] = json!(2);
+        assert_eq!(steps(&pod, 11), [Step::Wait(Time::from_secs(11))]);
+        pod["spec"]["containers"][0]["image"] = json!("x:1");
+        assert_eq!(steps(&pod, 11), [Step::Run { now: Time::from_secs(11), ready: true }]);
     }
 
     #[test]

@@ -113,7 +113,7 @@ fn of_command(words: &[&str]) -> Program {
     }
 }
 
-/// A script without conditions; of one with them only the length is guessed: as if it went straight through.
+/// A script that goes straight through; what one with conditions does is not known.
 fn of_script(script: &str) -> Program {
     let mut whole = Program { lasts: Some(Duration::ZERO), exit_code: 0 };
     for statement in script.split([';', '\n', '&']).map(str::trim) {
@@ -126,6 +126,7 @@ fn of_script(script: &str) -> Program {
             }
             ["while", "true" | ":", ..] | ["until", "false", ..] => return Program::FOREVER,
             ["sleep", ..] | ["tail", ..] => whole.then(of_command(&words)),
+            ["if" | "case" | "for" | "while" | "until" | "[" | "[[" | "test", ..] => return Program::SHORT,
             ["true", ..] => Program { exit_code: 0, ..whole },
             ["false", ..] => Program { exit_code: 1, ..whole },
             _ => whole,
@@ -193,6 +194,7 @@ mod tests {
         check(command(&["bash", "-ec", "sleep 5; false"]), Some(5), 1);
         check(command(&["sh", "-c", "while true; do sleep 1; done"]), None, 0);
         check(command(&["sh", "-c", "exit 1; sleep 900"]), Some(1), 1);
+        check(command(&["sh", "-c", "if [ $(expr $I % 2) -ne 0 ]; then\n exit 1\nfi"]), Some(1), 0);
         check(json!({"image": "busybox", "command": ["sh", "-c"], "args": ["exit 7"]}), Some(1), 7);
     }
 

@@ -97,15 +97,17 @@ fn follow(command: &mut Command, count: usize, log: &Path) -> Result<(), String>
     let errors = file.try_clone().map_err(|e| e.to_string())?;
     let spawned = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors).spawn();
     let mut child = spawned.map_err(|e| format!("cannot start ginkgo: {e}"))?;
-    let mut done = 0;
+    let (mut done, mut ended) = (0, None);
     let mut lines = BufReader::new(child.stdout.take().ok_or("no output")?);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line).map_err(|e| e.to_string())? > 0 {
         file.write_all(&line).map_err(|e| format!("cannot write {}: {e}", log.display()))?;
-        if let Some(verdict) = verdict(&String::from_utf8_lossy(&line)) {
+        let text = String::from_utf8_lossy(&line);
+        if let Some(verdict) = ended.take() {
             done += 1;
-            println!("{done}/{count} {verdict}");
+            println!("{done}/{count} {verdict} {}", name(&text));
         }
+        ended = verdict(&text).map(str::to_owned);
         line.clear();
     }
     // Its exit code says whether all passed, which the report says better.
@@ -116,6 +118,11 @@ fn follow(command: &mut Command, count: usize, log: &Path) -> Result<(), String>
 /// The line that ends one test, such as `• [2.1 seconds]` or `• [FAILED] [0.5 seconds]`.
 fn verdict(line: &str) -> Option<&str> {
     line.trim_end().strip_prefix("• ").filter(|rest| rest.starts_with('[') && rest.ends_with("seconds]"))
+}
+
+/// The name in the line after that; labels follow it.
+fn name(line: &str) -> &str {
+    line.rfind(" [").map_or(line, |at| &line[..at]).trim_end()
 }
 
 #[cfg(test)]
@@ -133,5 +140,6 @@ mod checks {
         check("• [2.100 seconds]\n", Some("[2.100 seconds]"));
         check("• [FAILED] [0.5 seconds]\n", Some("[FAILED] [0.5 seconds]"));
         check("  STEP: waits [2 seconds]\n", None);
+        assert_eq!(name("[sig-x] A works [Conformance] [sig-x, Conformance]\n"), "[sig-x] A works [Conformance]");
     }
 }
