@@ -14,7 +14,7 @@ use meta::{ApiError, GroupResource};
 use crate::app::App;
 use crate::authn::{self, Peer};
 use crate::pods::{self, Asked};
-use crate::{discovery, health, insight, negotiate, openapi, respond, shell, token};
+use crate::{discovery, health, insight, metrics, negotiate, openapi, respond, shell, token};
 
 /// Longest user agent remembered as a field manager (upstream's limit on manager names).
 const AGENT_BYTES_MAX: usize = 128;
@@ -112,7 +112,10 @@ async fn resource(
     if &*request.target.kind.group == insight::GROUP {
         return insight::answer(app, request).await;
     }
-    let answer = shell::run(app, &request).await?;
+    let answer = match &*request.target.kind.group {
+        metrics::GROUP => metrics::answer(app, &request).await?,
+        _ => shell::run(app, &request).await?,
+    };
     Ok(respond::answer_response(app, answer, form, &request.target.kind))
 }
 

@@ -3,11 +3,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use api::pod_streams::LogOptions;
 use bytes::Bytes;
 use client::BoxFuture;
-use meta::ApiError;
+use meta::{ApiError, Time};
 use runtime::{Connection, ExecSpec, Session};
 use tokio::sync::mpsc;
 
@@ -58,6 +59,28 @@ pub type NodeAnswer<'a, T> = BoxFuture<'a, Result<T, NodeError>>;
 /// The text of a log in pieces. Its end is the log's end; dropping it ends the reading.
 pub type LogText = mpsc::Receiver<Bytes>;
 
+/// What something uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Used {
+    /// Nanoseconds of processor time a second.
+    pub cpu_nanos: u64,
+    /// Bytes of memory that cannot be had back at once (the working set).
+    pub memory_bytes: u64,
+}
+
+/// What a node uses, and each container on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NodeUsage {
+    /// The end of the time over which it was measured.
+    pub at: Time,
+    /// The length of that time.
+    pub window: Duration,
+    /// The whole machine.
+    pub node: Used,
+    /// By pod's uid and container's name.
+    pub pods: BTreeMap<String, BTreeMap<String, Used>>,
+}
+
 /// A node's hand.
 pub trait NodeHand: Send + Sync {
     /// The log of one life of a container, by the runtime's id.
@@ -66,6 +89,8 @@ pub trait NodeHand: Send + Sync {
     fn exec<'a>(&'a self, pod: &'a PodId, container: &'a str, spec: &'a ExecSpec) -> NodeAnswer<'a, Session>;
     /// Joins the streams of a running container's first process; its input only if asked for.
     fn attach<'a>(&'a self, pod: &'a PodId, container: &'a str, stdin: bool) -> NodeAnswer<'a, Session>;
+    /// What is used now.
+    fn usage(&self) -> NodeAnswer<'_, NodeUsage>;
     /// Connects to a TCP port in a pod.
     fn forward<'a>(&'a self, pod: &'a PodId, port: u16) -> NodeAnswer<'a, Box<dyn Connection>>;
 }

@@ -28,6 +28,7 @@ mod events;
 mod fill;
 mod flowcontrol;
 pub mod halves;
+mod metrics;
 mod networking;
 mod node;
 pub mod object_meta;

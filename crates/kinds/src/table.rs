@@ -5,8 +5,8 @@ use std::sync::Arc;
 use crate::KindDef;
 use crate::{
     admissionregistration, apiextensions, apiregistration, apps, authentication, authorization, autoscaling, batch,
-    certificates, coordination, core, discovery, events, flowcontrol, networking, node, policy, rbac, resource,
-    scheduling, setpoint, storage, storagemigration,
+    certificates, coordination, core, discovery, events, flowcontrol, metrics, networking, node, policy, rbac,
+    resource, scheduling, setpoint, storage, storagemigration,
 };
 
 /// Declares a kind.
@@ -66,6 +66,8 @@ const TABLE: &[Declare] = &[
     events::event::def,
     flowcontrol::flow_schema::def,
     flowcontrol::priority_level_configuration::def,
+    metrics::node_metrics::def,
+    metrics::pod_metrics::def,
     networking::ingress::def,
     networking::ingress_class::def,
     networking::ip_address::def,

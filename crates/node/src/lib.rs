@@ -19,6 +19,7 @@ mod room;
 mod sandbox_spec;
 mod seen;
 mod streams;
+mod usage;
 mod volume;
 
 use std::net::IpAddr;

@@ -2,26 +2,30 @@
 
 use std::sync::Arc;
 
-use apiserver::{LogOptions, LogText, NodeAnswer, NodeError, NodeHand, PodId};
+use apiserver::{LogOptions, LogText, NodeAnswer, NodeError, NodeHand, NodeUsage, PodId};
+use clock::Clock;
 use runtime::{Connection, ContainerFilter, ContainerRuntime, ContainerState, ContainerStatus, Error, ExecSpec};
 use runtime::{SandboxState, SandboxStatus, Session};
 
 use crate::log::{Bells, Reading};
+use crate::usage::Meter;
 
 /// A node's streams.
 pub struct Streams {
     runtime: Arc<dyn ContainerRuntime>,
     bells: Option<Bells>,
+    meter: Meter,
 }
 
 impl Streams {
     /// Of the pods that this runtime runs. Must be called on an async runtime.
-    pub fn new(runtime: Arc<dyn ContainerRuntime>) -> Streams {
+    pub fn new(runtime: Arc<dyn ContainerRuntime>, clock: Arc<dyn Clock>) -> Streams {
         let bells = Bells::open();
         if let Err(error) = &bells {
             tracing::debug!(%error, "logs that are followed are looked at from time to time");
         }
-        Streams { runtime, bells: bells.ok() }
+        let meter = Meter::new(Arc::clone(&runtime), clock);
+        Streams { runtime, bells: bells.ok(), meter }
     }
 
     async fn read_log(&self, id: &str, options: &LogOptions) -> Result<LogText, NodeError> {
@@ -59,7 +63,7 @@ impl Streams {
 }
 
 fn internal(error: Error) -> NodeError {
-    NodeError::Internal(stdx::chain(&error))
+    NodeError::Internal(error.to_string())
 }
 
 impl NodeHand for Streams {
@@ -79,6 +83,10 @@ impl NodeHand for Streams {
             let found = self.running(pod, container).await?;
             self.runtime.attach(&found.id, stdin).await.map_err(internal)
         })
+    }
+
+    fn usage(&self) -> NodeAnswer<'_, NodeUsage> {
+        Box::pin(self.meter.measure())
     }
 
     fn forward<'a>(&'a self, pod: &'a PodId, port: u16) -> NodeAnswer<'a, Box<dyn Connection>> {

@@ -138,7 +138,7 @@ async fn start_node(
     let Some(role) = &config.node else { return Ok(None) };
     let ips = vec![endpoint(address).unwrap_or(reachable(address))];
     let prepared = node_role::prepare(role, &config.data_dir, app, store, clock, ips, &config.git_version).await?;
-    app.connect_node(&role.name, Arc::new(node::Streams::new(Arc::clone(&prepared.runtime))));
+    app.connect_node(&role.name, Arc::new(node::Streams::new(Arc::clone(&prepared.runtime), Arc::clone(clock))));
     Ok(Some(tokio::spawn(node::run(prepared, stopped))))
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use apiserver::{App, LogOptions, LogText, NodeAnswer, NodeError, NodeHand, PodId};
+use apiserver::{App, LogOptions, LogText, NodeAnswer, NodeError, NodeHand, NodeUsage, PodId};
 use meta::ObjectExt;
 use runtime::{Connection, ExecSpec, Session};
 use tokio::sync::mpsc;
@@ -44,6 +44,10 @@ impl NodeHand for Simulated {
 
     fn attach<'a>(&'a self, pod: &'a PodId, _container: &'a str, _stdin: bool) -> NodeAnswer<'a, Session> {
         refuse(pod)
+    }
+
+    fn usage(&self) -> NodeAnswer<'_, NodeUsage> {
+        Box::pin(async { Err(NodeError::NotFound("simulated nodes use nothing".to_owned())) })
     }
 
     fn forward<'a>(&'a self, pod: &'a PodId, _port: u16) -> NodeAnswer<'a, Box<dyn Connection>> {

@@ -1,6 +1,7 @@
 //! Streams of pods: logs, commands, terminals, connections. Who may is decided before; here the pod is looked up, its
 //! node asked, and bytes are carried.
 
+mod forward;
 mod log;
 mod session;
 
@@ -43,13 +44,14 @@ pub struct Asked<'r> {
 /// Whether a target is a stream of a pod.
 pub fn is_stream(target: &Target) -> bool {
     let is_pod = target.kind.group.is_empty() && &*target.kind.plural == "pods";
-    is_pod && matches!(target.subresource.as_str(), "log" | "exec" | "attach")
+    is_pod && matches!(target.subresource.as_str(), "log" | "exec" | "attach" | "portforward")
 }
 
 /// Answers a request for which [`is_stream`] holds.
 pub async fn answer(asked: Asked<'_>) -> Result<Response<Body>, ApiError> {
     match asked.target.subresource.as_str() {
         "log" => log::answer(&asked).await,
+        "portforward" => forward::answer(&asked).await,
         _ => session::answer(&asked).await,
     }
 }

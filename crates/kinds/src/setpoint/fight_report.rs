@@ -5,7 +5,8 @@ use serde_json::json;
 use super::question;
 use crate::KindDef;
 
-const EXAMPLE: &str = r#"{"apiVersion": "setpoint.dev/v1alpha1", "kind": "FightReport", "spec": {"namespace": "default"}}"#;
+const EXAMPLE: &str =
+    r#"{"apiVersion": "setpoint.dev/v1alpha1", "kind": "FightReport", "spec": {"namespace": "default"}}"#;
 
 /// The kind.
 pub fn def() -> KindDef {
