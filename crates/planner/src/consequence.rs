@@ -160,7 +160,7 @@ impl Aftermath<'_> {
             count: 1,
             names: vec![tree.name().to_owned()],
             owner: top,
-            by: self.troupe.fork.writer(key).unwrap_or("").to_owned(),
+            by: self.troupe.fork.hand(key, action).to_owned(),
             fields,
         })
     }

@@ -37,7 +37,18 @@ pub struct Fork {
     ids: SeededIds,
     now: Time,
     requests: usize,
-    writers: BTreeMap<Key, String>,
+    hands: BTreeMap<Key, Hands>,
+}
+
+/// Whose hands were on an object in this fork, by field manager.
+#[derive(Default)]
+struct Hands {
+    /// Made it.
+    maker: Option<String>,
+    /// Asked for its deletion first; nodes and collectors only finish it.
+    remover: Option<String>,
+    /// Wrote it last.
+    writer: String,
 }
 
 impl Fork {
@@ -55,7 +66,7 @@ impl Fork {
             ids: SeededIds::new(snapshot.revision().0),
             now: world.now,
             requests: 0,
-            writers: BTreeMap::new(),
+            hands: BTreeMap::new(),
         }
     }
 
@@ -89,9 +100,15 @@ impl Fork {
         self.requests
     }
 
-    /// Who wrote or deleted an object last in this fork, by its field manager.
-    pub fn writer(&self, key: &Key) -> Option<&str> {
-        self.writers.get(key).map(String::as_str)
+    /// The field manager behind what became of an object in this fork: who made it, deleted it, or wrote it last.
+    pub(crate) fn hand(&self, key: &Key, action: crate::Action) -> &str {
+        let Some(hands) = self.hands.get(key) else { return "" };
+        let chosen = match action {
+            crate::Action::Create => hands.maker.as_ref(),
+            crate::Action::Delete => hands.remover.as_ref(),
+            _ => None,
+        };
+        chosen.unwrap_or(&hands.writer)
     }
 
     /// The kinds served now.
@@ -134,7 +151,7 @@ impl Fork {
                 Attempt::Answer(answer) => return Ok(with_warnings(answer)),
                 Attempt::Commit(commit) => *commit,
             };
-            self.remember(&commit.txn, &request);
+            self.remember(&commit.txn, &request, &snapshot);
             match self.submit(commit.txn) {
                 Ok(_) if request.verb == Verb::DeleteCollection => {}
                 Ok(committed) => return Ok(with_warnings((commit.then)(&committed))),
@@ -144,10 +161,18 @@ impl Fork {
         Err(ApiError::internal("the collection grew faster than it could be deleted"))
     }
 
-    fn remember(&mut self, txn: &Txn, request: &Request) {
+    fn remember(&mut self, txn: &Txn, request: &Request, before: &Snapshot) {
+        let manager = || request.manager().to_owned();
         for op in &txn.ops {
             let (store::Op::Put { key, .. } | store::Op::Delete { key, .. }) = op;
-            self.writers.insert(key.clone(), request.manager().to_owned());
+            let hands = self.hands.entry(key.clone()).or_default();
+            hands.writer = manager();
+            if before.get_key(key).is_none() {
+                hands.maker = Some(manager());
+            }
+            if matches!(request.verb, Verb::Delete | Verb::DeleteCollection) {
+                hands.remover.get_or_insert_with(manager);
+            }
         }
     }
 

@@ -107,7 +107,7 @@ fn a_deployment_brings_its_pods() {
     assert!(plan.rest.reached, "{text}");
     assert!(plan.outlook.iter().all(|outlook| outlook.state == "converged"), "{text}");
     assert!(text.contains("Plan: 1 to add, 0 to change, 0 to destroy."), "{text}");
-    assert!(text.contains("3 pods of deployment/web"), "{text}");
+    assert!(text.contains("3 pods of deployment/web, by replicaset-controller"), "{text}");
 }
 
 #[test]

@@ -14,7 +14,7 @@ use apiserver::{App, AppConfig, Identity, InProcess};
 use bytes::Bytes;
 use client::{Body, Transport};
 use clock::{Clock, Ids, SystemClock, SystemIds};
-use driver::{DriverConfig, Source};
+use driver::{DriverConfig, SchedulerConfig, Source};
 use http::{Method, Request};
 use http_body_util::BodyExt;
 use pki::{Pki, PkiConfig};
@@ -97,6 +97,20 @@ impl Cluster {
         cluster
     }
 
+    /// The same with the scheduler: pods find their nodes and run.
+    pub async fn whole(nodes: usize) -> Cluster {
+        let cluster = Cluster::with_controllers(nodes).await;
+        let user = UserInfo::new("system:kube-scheduler", [MASTERS]).authenticated();
+        let store: Arc<dyn Store> = cluster.store.clone();
+        let config = SchedulerConfig {
+            source: Source::own(store, cluster.app.moved()),
+            clock: Arc::new(SystemClock::new()),
+            transport: Arc::new(InProcess::new(Arc::clone(&cluster.app), user)),
+        };
+        tokio::spawn(driver::run_scheduler(config, cluster.stop.subscribe()));
+        cluster
+    }
+
     /// Sends any request.
     pub async fn send(&self, method: Method, path: &str, content_type: &str, body: &Value) -> Answer {
         let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
@@ -118,6 +132,11 @@ impl Cluster {
             .body(body)
             .expect("a request");
         self.transport.call(request).await.expect("an answer")
+    }
+
+    /// Sends a request as it is; the code of the answer.
+    pub async fn raw(&self, request: Request<Bytes>) -> u16 {
+        self.transport.call(request).await.expect("an answer").status().as_u16()
     }
 
     /// GET.
