@@ -13,7 +13,7 @@ use store::{Entry, Revision, Snapshot};
 use view::Facts;
 
 use crate::write::tree_at;
-use crate::{Answer, Body, ListOptions, Request, Target, VersionMatch, World, update};
+use crate::{Answer, Body, Request, Target, VersionMatch, World, update};
 
 /// Longest continue token read: a token holds a key of at most 317 bytes.
 const TOKEN_BYTES_MAX: usize = 2_048;
@@ -55,7 +55,6 @@ pub struct Page {
 /// [`exact_revision`].
 pub(crate) fn list(world: World<'_>, request: &Request) -> Result<Answer, ApiError> {
     let options = &request.options.list;
-    check_options(options)?;
     let matcher = Matcher::of(request)?;
     let token = ContinueToken::parse(&options.continue_token)?;
     let start = token.as_ref().map_or(String::new(), |token| token.start.clone());
@@ -125,28 +124,6 @@ pub fn expired(request: &Request) -> ApiError {
         the results. Continuing with the provided token results in an inconsistent list - objects that were created, \
         modified, or deleted between the time the first chunk was returned and now may show up in the list.";
     ApiError::expired(message).with_continue(fresh)
-}
-
-/// The rules on combinations of options (upstream's `ValidateListOptions`).
-fn check_options(options: &ListOptions) -> Result<(), ApiError> {
-    let refuse =
-        |message: &str| Err(ApiError::bad_request(format!("ListOptions.meta.k8s.io \"\" is invalid: {message}")));
-    if options.send_initial_events.is_some() {
-        return refuse("sendInitialEvents: Forbidden: sendInitialEvents is forbidden for list");
-    }
-    let Some(version_match) = options.version_match else { return Ok(()) };
-    match (options.resource_version.as_str(), version_match) {
-        _ if !options.continue_token.is_empty() => {
-            refuse("resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden when continue is provided")
-        }
-        ("", _) => refuse(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden unless resourceVersion is provided",
-        ),
-        ("0", VersionMatch::Exact) => refuse(
-            "resourceVersionMatch: Forbidden: resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
-        ),
-        _ => Ok(()),
-    }
 }
 
 /// Reads a revision; empty means none.

@@ -10,7 +10,9 @@ use meta::{ApiError, Time};
 use serde_json::Value;
 use store::{Committed, Entry, Snapshot, Txn};
 
-use crate::{ListAnswer, Request, Verb, WatchAnswer, create, delete, list, patch, reviews, special, update, watch};
+use crate::{
+    ListAnswer, MediaType, Request, Verb, WatchAnswer, create, delete, list, patch, reviews, special, update, watch,
+};
 
 /// What the machine is told once.
 #[derive(Clone, Debug)]
@@ -109,6 +111,7 @@ pub struct Machine {
 impl Machine {
     /// Answers the request or says what to commit.
     pub fn attempt(&self, world: World<'_>, request: &Request) -> Result<Attempt, ApiError> {
+        request.options.check(request.verb, request.body.media_type == MediaType::ApplyYaml)?;
         if let Some(attempt) = special::attempt(world, request)? {
             return Ok(attempt);
         }

@@ -12,11 +12,6 @@ pub(crate) fn begin(world: World<'_>, request: &Request) -> Result<Write, ApiErr
     if request.body.media_type == MediaType::ApplyYaml {
         return apply(world, request);
     }
-    if request.options.force.is_some() {
-        return Err(ApiError::bad_request(
-            "PatchOptions.meta.k8s.io \"\" is invalid: force: Forbidden: may not be specified for non-apply patch",
-        ));
-    }
     let kind = &request.target.kind;
     let old = Old::of(kind, &update::stored(world, request)?)?;
     let patched = patched(request, &old.tree)?;
@@ -85,11 +80,6 @@ fn forget_unpatched_version(old: &Value, new: &mut Value) {
 /// Server-side apply: makes the object where there is none.
 fn apply(world: World<'_>, request: &Request) -> Result<Write, ApiError> {
     let kind = &request.target.kind;
-    if request.options.field_manager.is_empty() {
-        return Err(ApiError::bad_request(
-            "PatchOptions.meta.k8s.io \"\" is invalid: fieldManager: Required value: is required for apply patch",
-        ));
-    }
     let decoded = body::decode_partial(&request.body, &kind.gvk(), kind.schema.get())?;
     let config = located(decoded.object, request)?;
     let entry = world.snapshot.get_key(&request.target.key());

@@ -7,7 +7,7 @@ use meta::ApiError;
 use store::{Change, Collection, Entry, Event, Revision};
 
 use crate::list::{Matcher, matching, parse_version, wait_not_needed};
-use crate::{Answer, Body, ListOptions, Request, VersionMatch, World};
+use crate::{Answer, Body, Request, World};
 
 /// A stream to be served. The shell sends the start, then what [`WatchAnswer::show`] makes of the collection's events.
 pub struct WatchAnswer {
@@ -46,7 +46,6 @@ pub struct WatchEvent {
 
 pub(crate) fn watch(world: World<'_>, request: &Request) -> Result<Answer, ApiError> {
     let options = &request.options.list;
-    check_options(options)?;
     let matcher = Matcher::of(request)?;
     let asked = parse_version(&options.resource_version)?;
     wait_not_needed(world, asked)?;
@@ -75,31 +74,6 @@ pub(crate) fn watch(world: World<'_>, request: &Request) -> Result<Answer, ApiEr
         matcher,
     };
     Ok(Answer { code: 200, body: Body::Watch(Box::new(answer)), warnings: Vec::new() })
-}
-
-fn check_options(options: &ListOptions) -> Result<(), ApiError> {
-    let refuse =
-        |message: &str| Err(ApiError::bad_request(format!("ListOptions.meta.k8s.io \"\" is invalid: {message}")));
-    match (options.send_initial_events, options.version_match) {
-        (Some(_), Some(VersionMatch::NotOlderThan)) | (None, None) => {}
-        (Some(_), None) => {
-            return refuse(
-                "resourceVersionMatch: Forbidden: sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-            );
-        }
-        (Some(_), Some(VersionMatch::Exact)) => {
-            return refuse("resourceVersionMatch: Unsupported value: \"Exact\": supported values: \"NotOlderThan\"");
-        }
-        (None, Some(_)) => {
-            return refuse(
-                "resourceVersionMatch: Forbidden: resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            );
-        }
-    }
-    if !options.continue_token.is_empty() {
-        return refuse("continue: Forbidden: continue is forbidden for watch");
-    }
-    Ok(())
 }
 
 impl WatchAnswer {

@@ -97,6 +97,7 @@ pub(crate) fn config_of(args: &ServerArgs) -> Result<Config, CommandError> {
         simulated_nodes: usize::try_from(args.simulated_nodes)?,
         node: args.node.as_ref().map(|name| NodeRole::named(node_name(name))),
         compaction_interval: std::time::Duration::from_secs(args.compaction_interval),
+        connections_max: server::CONNECTIONS_MAX,
         git_version: GIT_VERSION.to_owned(),
     })
 }

@@ -21,6 +21,8 @@ pub struct Config {
     pub node: Option<crate::NodeRole>,
     /// How long a revision can be read after newer ones came, at least; twice that at most.
     pub compaction_interval: Duration,
+    /// Connections at a time; more are closed at once.
+    pub connections_max: u32,
     /// The Kubernetes version that `/version` reports.
     pub git_version: String,
 }

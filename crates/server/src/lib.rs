@@ -13,6 +13,7 @@ mod selection;
 mod simulated;
 mod tls;
 
+pub use apiserver::CONNECTIONS_MAX;
 pub use config::Config;
 pub use control::ask_backup;
 pub use error::StartError;

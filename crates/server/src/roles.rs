@@ -7,7 +7,7 @@ use std::time::Duration;
 use admit::UserInfo;
 use admit::bootstrap::controller_account;
 use admit::user::MASTERS;
-use apiserver::{App, AppConfig, CONNECTIONS_MAX, InProcess, ServeConfig, serve};
+use apiserver::{App, AppConfig, InProcess, ServeConfig, serve};
 use client::Transport;
 use clock::{Clock, Ids, SystemClock, SystemIds};
 use driver::{DriverConfig, SchedulerConfig, Source};
@@ -107,7 +107,7 @@ pub async fn run_by(
             tls.current()
         }),
         certificate_user: pki::user_of,
-        connections_max: CONNECTIONS_MAX,
+        connections_max: config.connections_max,
     };
     let died = async move {
         // The channel closes only with the store: then there is nothing to wait for.

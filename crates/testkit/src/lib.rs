@@ -52,6 +52,11 @@ pub struct Answer {
 impl Cluster {
     /// The API alone, with the namespaces that always exist.
     pub async fn api() -> Cluster {
+        Cluster::api_through(|store| store).await
+    }
+
+    /// The same, whose API reaches the store through something.
+    pub async fn api_through(wrap: impl FnOnce(Arc<Mem>) -> Arc<dyn Store>) -> Cluster {
         let keys = tempfile::tempdir().expect("a directory");
         let (clock, ids): (Arc<dyn Clock>, Arc<dyn Ids>) = (Arc::new(SystemClock::new()), Arc::new(SystemIds));
         let pki = Pki::load_or_create(PkiConfig::new(keys.path()), Arc::clone(&clock), Arc::clone(&ids)).expect("keys");
@@ -64,7 +69,7 @@ impl Cluster {
             key_set: public.to_jwks(),
             verifier: Arc::new(public),
         };
-        let shared: Arc<dyn Store> = store.clone();
+        let shared = wrap(store.clone());
         let app = App::new(AppConfig { store: shared, clock, ids, identity, git_version: "v1.37.0".to_owned() });
         app.become_ready();
         let transport = InProcess::new(Arc::clone(&app), UserInfo::new("admin", [MASTERS]).authenticated());

@@ -53,7 +53,12 @@ impl RealServer {
 
     /// The same by another clock.
     pub async fn start_by(clock: Arc<dyn Clock>, data_dir: &Path) -> RealServer {
-        let config = Config {
+        RealServer::start_with(clock, data_dir, |_| ()).await
+    }
+
+    /// The same, told something else.
+    pub async fn start_with(clock: Arc<dyn Clock>, data_dir: &Path, change: impl FnOnce(&mut Config)) -> RealServer {
+        let mut config = Config {
             data_dir: data_dir.to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             kubeconfig: Some(data_dir.join("kubeconfig")),
@@ -61,8 +66,10 @@ impl RealServer {
             simulated_nodes: 0,
             node: None,
             compaction_interval: Duration::from_secs(300),
+            connections_max: server::CONNECTIONS_MAX,
             git_version: "v1.37.0".to_owned(),
         };
+        change(&mut config);
         let (stop, stopped) = oneshot::channel::<()>();
         let (started, address) = oneshot::channel();
         let by = Arc::clone(&clock);

@@ -254,3 +254,16 @@ async fn pages_and_headers() {
     server.is_well().await;
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn headers() {
+    let (_data, server) = server().await;
+    let with = |bytes: usize| {
+        let request = http::Request::get("/version").header("x-long", text(bytes)).body(Bytes::new());
+        server.send(request.expect("a request"))
+    };
+    assert_eq!(with(60 * 1024).await.code, 200);
+    assert_eq!(with(65 * 1024).await.code, 431);
+    server.is_well().await;
+    server.stop().await;
+}

@@ -1,0 +1,200 @@
+//! More at a time than is allowed: requests and connections, over real sockets. What is too much is told so at once, what
+//! is within the bound goes on, and afterwards there is room again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use apiserver::{App, Peer, serve_connection};
+use bytes::Bytes;
+use clock::SystemClock;
+use http::{HeaderMap, Method, Request};
+use http_body_util::{BodyExt, Full};
+use hyper_util::rt::TokioIo;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::Value;
+use store::{Ack, Collection, Event, Listener, Mem, ReadError, Revision, Snapshot, Store, Txn};
+use testkit::{Cluster, RealServer, config_map, listen_for_complaints};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
+/// As upstream's `--max-mutating-requests-inflight`.
+const WRITES_MAX: usize = 200;
+
+/// A store whose medium can be held.
+struct Held {
+    store: Arc<Mem>,
+    waiting: Mutex<Option<Vec<(Txn, Ack)>>>,
+    count: watch::Sender<usize>,
+}
+
+impl Held {
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Vec<(Txn, Ack)>>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn hold(&self) {
+        *self.waiting() = Some(Vec::new());
+    }
+
+    fn let_go(&self) {
+        let waiting = self.waiting().take();
+        waiting.into_iter().flatten().for_each(|(txn, ack)| self.store.submit(txn, ack));
+    }
+}
+
+impl Store for Held {
+    fn snapshot(&self) -> Snapshot {
+        self.store.snapshot()
+    }
+
+    fn snapshot_at(&self, revision: Revision) -> Result<Snapshot, ReadError> {
+        self.store.snapshot_at(revision)
+    }
+
+    fn submit(&self, txn: Txn, ack: Ack) {
+        let mut waiting = self.waiting();
+        match waiting.as_mut() {
+            Some(held) => {
+                held.push((txn, ack));
+                self.count.send_replace(held.len());
+            }
+            None => {
+                drop(waiting);
+                self.store.submit(txn, ack);
+            }
+        }
+    }
+
+    fn events(&self, of: &Collection, after: Revision, limit: usize) -> Result<(Vec<Event>, Revision), ReadError> {
+        self.store.events(of, after, limit)
+    }
+
+    fn listen(&self, listener: Listener) {
+        self.store.listen(listener);
+    }
+
+    fn compact(&self, through: Revision) {
+        self.store.compact(through);
+    }
+}
+
+/// Serves plain HTTP to the administrator.
+async fn served(app: Arc<App>) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let admin = admit::UserInfo::new("admin", [admit::user::MASTERS]).authenticated();
+    let peer = Peer { user: Some(Arc::new(admin)) };
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(serve_connection(Arc::clone(&app), peer.clone(), stream));
+        }
+    });
+    address
+}
+
+async fn ask(at: std::net::SocketAddr, method: Method, path: String, body: Value) -> (u16, HeaderMap, Value) {
+    let stream = TcpStream::connect(at).await.expect("a connection");
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await.expect("HTTP");
+    tokio::spawn(connection);
+    let bytes = if body.is_null() { Bytes::new() } else { Bytes::from(body.to_string()) };
+    let request = Request::builder().method(method).uri(path).header("host", "a");
+    let request = request.header("content-type", "application/json").body(Full::new(bytes)).expect("a request");
+    let response = sender.send_request(request).await.expect("an answer");
+    let (parts, body) = response.into_parts();
+    let bytes = body.collect().await.expect("a body").to_bytes();
+    (parts.status.as_u16(), parts.headers, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_many_requests_at_a_time_are_told_to_come_back() {
+    let mut held = None;
+    let cluster = Cluster::api_through(|store| {
+        let through = Arc::new(Held { store, waiting: Mutex::default(), count: watch::Sender::new(0) });
+        held = Some(Arc::clone(&through));
+        through
+    })
+    .await;
+    let held = held.expect("it was made");
+    let at = served(Arc::clone(&cluster.app)).await;
+    let create = |name: String| ask(at, Method::POST, CONFIG_MAPS.to_owned(), config_map(&name, "1"));
+    held.hold();
+    let within: Vec<_> = (0..WRITES_MAX).map(|at| tokio::spawn(create(format!("within-{at}")))).collect();
+    held.count.subscribe().wait_for(|count| *count == WRITES_MAX).await.expect("it lives");
+    let (code, headers, status) = create("above".to_owned()).await;
+    assert_eq!((code, status["reason"].as_str()), (429, Some("TooManyRequests")), "{status}");
+    assert_eq!(headers.get("retry-after").map(|value| value.as_bytes()), Some(&b"1"[..]));
+    assert_eq!(status["details"]["retryAfterSeconds"], 1, "{status}");
+    // Reads have a bound of their own, and the health of the server none.
+    assert_eq!(ask(at, Method::GET, CONFIG_MAPS.to_owned(), Value::Null).await.0, 200);
+    assert_eq!(ask(at, Method::GET, "/readyz".to_owned(), Value::Null).await.0, 200);
+    held.let_go();
+    for request in within {
+        assert_eq!(request.await.expect("no panic").0, 201);
+    }
+    assert_eq!(create("above".to_owned()).await.0, 201, "there is room again");
+}
+
+/// So many connections are held; each takes two descriptors here, where both of its ends are.
+const CONNECTIONS: u64 = 10_000;
+/// Long: nothing here measures time.
+const PATIENCE: std::time::Duration = std::time::Duration::from_secs(60);
+/// What everything else in the process may need.
+const OTHER_FILES: u64 = 1_000;
+/// A connection that says nothing holds its socket and a task, not buffers for requests.
+const CONNECTION_KB_MAX: u64 = 16;
+
+/// Raises the limit of open files; how many connections fit.
+fn room_for_connections() -> u64 {
+    let wanted = Some(2 * CONNECTIONS + OTHER_FILES);
+    let now = getrlimit(Resource::Nofile);
+    // Who may not raise the hard limit raises the soft one as far as it goes.
+    if setrlimit(Resource::Nofile, Rlimit { current: wanted, maximum: now.maximum.max(wanted) }).is_err() {
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: now.maximum, maximum: now.maximum });
+    }
+    let files = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
+    CONNECTIONS.min(files.saturating_sub(OTHER_FILES) / 2)
+}
+
+fn resident_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line");
+    line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
+}
+
+/// Whether a connection is let in: it then learns that it does not speak TLS.
+async fn is_let_in(server: &RealServer) -> bool {
+    let Ok(mut stream) = TcpStream::connect(server.address).await else { return false };
+    let said = stream.write_all(b"GET / HTTP/1.1\r\n\r\n").await;
+    let mut answer = [0; 1];
+    said.is_ok() && stream.read(&mut answer).await.is_ok_and(|read| read > 0)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_silent_connections_are_bounded() {
+    listen_for_complaints();
+    let bound = room_for_connections();
+    let data = tempfile::tempdir().expect("a directory");
+    let connections_max = u32::try_from(bound).expect("few enough");
+    let clock = Arc::new(SystemClock::new());
+    let server = RealServer::start_with(clock, data.path(), |config| config.connections_max = connections_max).await;
+    let before = resident_kb();
+    let mut silent = Vec::new();
+    for _ in 0..bound {
+        silent.push(TcpStream::connect(server.address).await.expect("a connection"));
+    }
+    // Those who say nothing lose their places after a while, so it may take more than one.
+    let mut tries = 0;
+    while is_let_in(&server).await {
+        tries += 1;
+        assert!(tries < bound, "nobody is turned away");
+        silent.push(TcpStream::connect(server.address).await.expect("a connection"));
+    }
+    let grown = resident_kb().saturating_sub(before);
+    assert!(grown < bound * CONNECTION_KB_MAX, "{grown} KiB for {bound} connections");
+    drop(silent);
+    let let_in = async { while !is_let_in(&server).await {} };
+    tokio::time::timeout(PATIENCE, let_in).await.expect("there is room again");
+    server.is_well().await;
+    server.stop().await;
+}
