@@ -29,7 +29,7 @@ pub struct Options {
     /// Options of delete.
     pub delete: DeleteOptions,
     /// What is wrong with those of writes.
-    faults: Vec<FieldError>,
+    pub faults: Vec<FieldError>,
 }
 
 /// `fieldValidation`.
@@ -66,7 +66,7 @@ pub struct ListOptions {
     /// Watch: end after this many seconds; 0 leaves it to the server.
     pub timeout_seconds: u64,
     /// `resourceVersionMatch` that is none.
-    unknown_match: Option<String>,
+    pub unknown_match: Option<String>,
 }
 
 /// `resourceVersionMatch`.
@@ -88,7 +88,7 @@ pub struct DeleteOptions {
     /// What the object must be.
     pub preconditions: Preconditions,
     /// What is wrong with them.
-    faults: Vec<FieldError>,
+    pub faults: Vec<FieldError>,
 }
 
 /// `propagationPolicy`.
