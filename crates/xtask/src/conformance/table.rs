@@ -60,18 +60,21 @@ pub fn summary(rows: &[Row]) -> String {
     format!("{passed} passed, {failed} failed{tail}")
 }
 
-/// The table for people: what did not pass first cut to its line, then how long each took.
+/// The table for people: result, seconds, upstream's seconds and name; what failed, again, at its end.
 pub fn render(rows: &[Row]) -> String {
-    let mut text = String::new();
-    for row in rows {
-        let seconds = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |s| format!("{s:.1}"));
-        let (took, upstream) = (seconds(row.seconds), seconds(row.upstream_s));
-        let _ = writeln!(text, "{:<9} {took:>7} {upstream:>7}  {}", row.result, row.test);
-        if !row.line.is_empty() {
-            let _ = writeln!(text, "{:27}{}", "", row.line);
-        }
+    let mut text: String = rows.iter().map(render_row).collect();
+    let failed = |row: &&Row| !matches!(row.result.as_str(), "passed" | "not run");
+    for row in rows.iter().filter(failed) {
+        let _ = writeln!(text, "FAILED     {}", row.test);
     }
     text
+}
+
+fn render_row(row: &Row) -> String {
+    let seconds = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |s| format!("{s:.1}"));
+    let (took, upstream) = (seconds(row.seconds), seconds(row.upstream_s));
+    let reason = if row.line.is_empty() { String::new() } else { format!("{:27}{}\n", "", row.line) };
+    format!("{:<9} {took:>7} {upstream:>7}  {}\n{reason}", row.result, row.test)
 }
 
 fn to_tsv(rows: &[Row]) -> String {
@@ -188,6 +191,18 @@ mod checks {
         check(&[("x", "passed")], &[("x", "no result")], &["x"], &[], "0 passed, 1 failed");
         check(&[("x", "passed")], &[("x", "not run")], &[], &[], "0 passed, 0 failed (1 not run)");
         check(&[("x", "failed")], &[("x", "failed")], &[], &[], "0 passed, 1 failed");
+    }
+
+    #[test]
+    fn failures_are_told_again_at_the_end() {
+        let rows = [Row { line: "f.go:1: no".to_owned(), ..row_of("y", "failed") }, row_of("x", "passed")];
+        let expected = [
+            "failed        1.0       -  y",
+            "                           f.go:1: no",
+            "passed        1.0       -  x",
+            "FAILED     y",
+        ];
+        assert_eq!(render(&rows).lines().collect::<Vec<_>>(), expected);
     }
 
     #[test]
