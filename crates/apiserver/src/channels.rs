@@ -30,6 +30,10 @@ pub const PROTOCOLS: [&str; 6] = [
     "",
 ];
 
+/// The names that are spoken over streams of SPDY, where each channel is one.
+pub const STREAM_PROTOCOLS: [&str; 5] =
+    ["v4.channel.k8s.io", "v3.channel.k8s.io", "v2.channel.k8s.io", "channel.k8s.io", ""];
+
 /// One of the family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Protocol {
@@ -92,12 +96,12 @@ impl Protocol {
         }
     }
 
-    /// The message that tells how a session ended; old protocols tell failures only, in words.
-    pub fn outcome(self, outcome: &Outcome) -> Option<Message> {
+    /// How a session ended, in the protocol's words: old ones tell failures only.
+    pub fn outcome(self, outcome: &Outcome) -> Option<String> {
         match (self.has_status, outcome) {
-            (true, outcome) => Some(self.message(ERROR, outcome.status().to_string().as_bytes())),
+            (true, outcome) => Some(outcome.status().to_string()),
             (false, Outcome::Exited(0)) => None,
-            (false, outcome) => Some(self.message(ERROR, outcome.message().as_bytes())),
+            (false, outcome) => Some(outcome.message()),
         }
     }
 }
@@ -167,16 +171,16 @@ mod tests {
     #[test]
     fn ends_are_told() {
         let new = Protocol::named("v4.channel.k8s.io");
-        let told = |outcome| match new.outcome(&outcome) {
-            Some(Message::Binary(bytes)) => serde_json::from_slice::<Value>(&bytes[1..]).expect("JSON"),
-            other => panic!("{other:?}"),
+        let told = |outcome| {
+            let words = new.outcome(&outcome).expect("words");
+            serde_json::from_str::<Value>(&words).expect("JSON")
         };
         assert_eq!(told(Outcome::Exited(0)), json!({"metadata": {}, "status": "Success"}));
         assert_eq!(told(Outcome::Exited(3))["details"]["causes"][0], json!({"reason": "ExitCode", "message": "3"}));
         assert_eq!(told(Outcome::Failed(ApiError::internal("x")))["code"], 500);
         let old = Protocol::named("channel.k8s.io");
         assert_eq!(old.outcome(&Outcome::Exited(0)), None);
-        let words = "\u{3}command terminated with non-zero exit code: exit status 3";
-        assert_eq!(old.outcome(&Outcome::Exited(3)), Some(Message::Binary(words.into())));
+        let words = "command terminated with non-zero exit code: exit status 3";
+        assert_eq!(old.outcome(&Outcome::Exited(3)).as_deref(), Some(words));
     }
 }

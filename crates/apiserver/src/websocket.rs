@@ -64,7 +64,7 @@ impl Handshake {
         if headers.get(SEC_WEBSOCKET_VERSION).is_none_or(|version| version != "13") {
             return Err(ApiError::bad_request("Sec-WebSocket-Version must be 13"));
         }
-        let protocol = agree(headers, accepted)?;
+        let protocol = agree(headers, &SEC_WEBSOCKET_PROTOCOL, accepted)?;
         let patience = http.extensions().get::<Patience>().cloned();
         Ok(Handshake { protocol, key: key.clone(), upgrade: upgrade.clone(), patience })
     }
@@ -106,12 +106,14 @@ fn words<'h>(headers: &'h HeaderMap, name: &HeaderName) -> impl Iterator<Item = 
     lines.flat_map(|line| line.split(',')).map(str::trim).filter(|word| !word.is_empty())
 }
 
-fn has_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
+/// Whether a header that is a list has this word.
+pub fn has_word(headers: &HeaderMap, name: &HeaderName, word: &str) -> bool {
     words(headers, name).any(|found| found.eq_ignore_ascii_case(word))
 }
 
-fn agree(headers: &HeaderMap, accepted: &[&'static str]) -> Result<&'static str, ApiError> {
-    let offered: Vec<&str> = words(headers, &SEC_WEBSOCKET_PROTOCOL).take(OFFERS_MAX).collect();
+/// The first protocol that the client offers and that is accepted.
+pub fn agree(headers: &HeaderMap, name: &HeaderName, accepted: &[&'static str]) -> Result<&'static str, ApiError> {
+    let offered: Vec<&str> = words(headers, name).take(OFFERS_MAX).collect();
     if offered.is_empty() && accepted.contains(&"") {
         return Ok("");
     }
@@ -192,7 +194,7 @@ mod tests {
             for offer in offers {
                 headers.append(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(offer));
             }
-            assert_eq!(agree(&headers, &known).ok(), expected, "{offers:?}");
+            assert_eq!(agree(&headers, &SEC_WEBSOCKET_PROTOCOL, &known).ok(), expected, "{offers:?}");
         };
         check(&[], Some(""));
         check(&["x, channel.k8s.io", "v5.channel.k8s.io"], Some("channel.k8s.io"));
@@ -211,7 +213,7 @@ mod tests {
         };
         check(&[], "Upgrade request required");
         check(&[("upgrade", "websocket")], "Upgrade request required");
-        check(&[("upgrade", "SPDY/3.1"), ("connection", "Upgrade")], "SPDY/3.1");
+        check(&[("upgrade", "h2c"), ("connection", "Upgrade")], "h2c");
         let good = [("upgrade", "WebSocket"), ("connection", "keep-alive, Upgrade"), ("sec-websocket-key", "k")];
         check(&good, "Upgrade request required");
     }

@@ -1,5 +1,5 @@
-//! `pods/portforward`: connections to ports of a pod, through SPDY within a WebSocket (kubectl), or a pair of channels
-//! for each port (clients in other languages).
+//! `pods/portforward`: connections to ports of a pod, through SPDY, as such (older programs) or within a WebSocket
+//! (kubectl).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,23 +9,25 @@ use client::Body;
 use http::Response;
 use meta::{ApiError, ObjectExt};
 use runtime::Connection;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::{Asked, IDLE_TIMEOUT, id_of};
 use crate::nodes::{NodeHand, PodId};
 use crate::spdy::{self, CHUNK_BYTES, Stream};
-use crate::websocket::{ByteSocket, Handshake, Socket};
+use crate::websocket::{ByteSocket, Handshake};
 
-/// What kubectl speaks.
+/// What the streams of SPDY mean.
+const PROTOCOL: &str = "portforward.k8s.io";
+/// The same within a WebSocket, as kubectl speaks it.
 const TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
 /// Streams that were opened and not yet looked at.
 const OPENED_MAX: usize = 16;
 /// Connections that wait for the second of their two streams.
 const HALVES_MAX: usize = 256;
 
-/// Answers by changing to a WebSocket.
+/// Answers by changing to a WebSocket or to SPDY.
 pub async fn answer(asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
     let pod = asked.pod().await?;
     let node = pod.text(&["spec", "nodeName"]);
@@ -33,12 +35,22 @@ pub async fn answer(asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
         return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", pod.name())));
     }
     let target = Target { hand: asked.app.nodes.hand(node)?, pod: id_of(&pod) };
+    let stopping = asked.app.stopping.subscribe();
+    if let Some(handshake) = spdy::Handshake::of(asked.http, &[PROTOCOL]).transpose()? {
+        let (place, response) = (asked.place()?, handshake.response());
+        tokio::spawn(async move {
+            if let Some(connection) = handshake.connection().await {
+                tunnel(connection, target, stopping).await;
+            }
+            drop(place);
+        });
+        return Ok(response);
+    }
     let handshake = Handshake::of(asked.http, &[TUNNEL])?;
     let (place, response) = (asked.place()?, handshake.response());
-    let stopping = asked.app.stopping.subscribe();
     tokio::spawn(async move {
         if let Some(socket) = handshake.socket().await {
-            tunnel(socket, target, stopping).await;
+            tunnel(ByteSocket::new(socket), target, stopping).await;
         }
         drop(place);
     });
@@ -53,10 +65,10 @@ struct Target {
 }
 
 /// Carries connections until the client has gone.
-async fn tunnel(socket: Socket, target: Target, mut stopping: watch::Receiver<bool>) {
+async fn tunnel(connection: impl AsyncRead + AsyncWrite, target: Target, mut stopping: watch::Receiver<bool>) {
     let (opened, streams) = mpsc::channel(OPENED_MAX);
     let ended = tokio::select! {
-        ended = spdy::carry(ByteSocket::new(socket), opened) => ended,
+        ended = spdy::carry(connection, opened) => ended,
         () = pair_up(streams, target) => Ok(()),
         _ = stopping.wait_for(|stopping| *stopping) => Ok(()),
     };

@@ -4,6 +4,7 @@
 mod forward;
 mod log;
 mod session;
+mod voice;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,25 +1,24 @@
-//! `pods/exec` and `pods/attach`: a process's streams over a WebSocket.
+//! `pods/exec` and `pods/attach`: a process's streams over a WebSocket or SPDY.
 
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::Duration;
 
 use api::pod_streams::{self, SessionOptions};
 use client::Body;
-use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
 use http::Response;
 use meta::{ApiError, ObjectExt};
 use runtime::{ExecSpec, Session, TerminalSize};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tokio_tungstenite::tungstenite::Message;
-use tokio_tungstenite::tungstenite::protocol::CloseFrame;
-use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
+use super::voice::{self, Ear, FAREWELL_TIMEOUT, Gone, Voice};
 use super::{Asked, IDLE_TIMEOUT, id_of};
-use crate::channels::{self, Outcome, PROTOCOLS, Protocol, Said};
-use crate::websocket::{Handshake, Socket};
+use crate::channels::{self, Outcome, PROTOCOLS, Protocol, STREAM_PROTOCOLS, Said};
+use crate::nodes::{NodeHand, PodId};
+use crate::spdy;
+use crate::websocket::Handshake;
 
 /// Read from a process at once, and sent as one message.
 const CHUNK_BYTES: usize = 32 * 1024;
@@ -27,11 +26,9 @@ const CHUNK_BYTES: usize = 32 * 1024;
 /// on may hold it open for ever.
 const SILENCE: Duration = Duration::from_millis(250);
 /// How often a silent client is sent something: a send to one that has gone fails.
-const PING_EVERY: Duration = Duration::from_secs(15);
-/// How long the last words may take to be taken.
-const FAREWELL_TIMEOUT: Duration = Duration::from_secs(10);
+const PING_EVERY: Duration = Duration::from_secs(5);
 
-/// Answers by changing to a WebSocket. What goes wrong after that is told on it, as upstream does.
+/// Answers by changing to a WebSocket or to SPDY. What goes wrong after that is told there, as upstream does.
 pub async fn answer(asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
     let is_exec = asked.target.subresource == "exec";
     let options = SessionOptions::from_query(asked.query, is_exec)?;
@@ -46,24 +43,67 @@ pub async fn answer(asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
         let message = format!("cannot exec into a container in a completed pod; current phase is {phase}");
         return Err(ApiError::bad_request(message));
     }
-    let hand = asked.app.nodes.hand(node)?;
+    let process = Process { hand: asked.app.nodes.hand(node)?, pod: id_of(&pod), container, options, is_exec };
+    let stopping = asked.app.stopping.subscribe();
+    if let Some(handshake) = spdy::Handshake::of(asked.http, &STREAM_PROTOCOLS).transpose()? {
+        let (place, response) = (asked.place()?, handshake.response());
+        tokio::spawn(async move {
+            over_spdy(handshake, &process, stopping).await;
+            drop(place);
+        });
+        return Ok(response);
+    }
     let handshake = Handshake::of(asked.http, &PROTOCOLS)?;
     let (place, response) = (asked.place()?, handshake.response());
-    let (id, stopping) = (id_of(&pod), asked.app.stopping.subscribe());
     tokio::spawn(async move {
         let protocol = Protocol::named(handshake.protocol);
-        let Some(socket) = handshake.socket().await else { return };
-        let opened = if is_exec {
-            hand.exec(&id, &container, &spec_of(&options)).await
-        } else {
-            hand.attach(&id, &container, options.stdin).await
-        };
-        let doing = if is_exec { "error executing command in container" } else { "error attaching to container" };
-        let opened = opened.map_err(|error| ApiError::internal(format!("{doing}: {}", error.message())));
-        carry(socket, protocol, opened, &options, stopping).await;
+        if let Some(socket) = handshake.socket().await {
+            let (voice, ear) = voice::of_socket(socket, protocol);
+            process.carry(voice, ear, stopping).await;
+        }
         drop(place);
     });
     Ok(response)
+}
+
+/// Carries a session over streams that the client opens first.
+async fn over_spdy(handshake: spdy::Handshake, process: &Process, stopping: watch::Receiver<bool>) {
+    // The third version brought sizes of terminals.
+    let protocol = Protocol::named(handshake.protocol);
+    let has_sizes = handshake.protocol.starts_with("v3.") || handshake.protocol.starts_with("v4.");
+    let options = &process.options;
+    let all = [
+        ("error", true),
+        ("stdin", options.stdin),
+        ("stdout", options.stdout),
+        ("stderr", options.stderr),
+        ("resize", options.tty && has_sizes),
+    ];
+    let types: Vec<&str> = all.iter().filter(|(_, wanted)| *wanted).map(|(kind, _)| *kind).collect();
+    let Some(connection) = handshake.connection().await else { return };
+    let (sender, mut opened) = mpsc::channel(all.len());
+    let mut carrying = std::pin::pin!(spdy::carry(connection, sender));
+    let session = async {
+        if let Some((voice, ear)) = voice::of_streams(&mut opened, &types, protocol).await {
+            process.carry(voice, ear, stopping).await;
+        }
+    };
+    tokio::select! {
+        // The client has gone.
+        _ = &mut carrying => return,
+        () = session => {}
+    }
+    // The client ends the connection when it has taken everything.
+    let _ = tokio::time::timeout(FAREWELL_TIMEOUT, carrying).await;
+}
+
+/// What is asked for.
+struct Process {
+    hand: Arc<dyn NodeHand>,
+    pod: PodId,
+    container: String,
+    options: SessionOptions,
+    is_exec: bool,
 }
 
 fn spec_of(options: &SessionOptions) -> ExecSpec {
@@ -76,41 +116,45 @@ fn spec_of(options: &SessionOptions) -> ExecSpec {
     }
 }
 
-/// Carries bytes until the process has ended or the client has gone; then the session is dropped, which ends it.
-async fn carry(
-    socket: Socket,
-    protocol: Protocol,
-    opened: Result<Session, ApiError>,
-    options: &SessionOptions,
-    mut stopping: watch::Receiver<bool>,
-) {
-    let (sink, mut source) = socket.split();
-    let mut speaker = Speaker { sink, protocol };
-    let session = match opened {
-        Ok(session) => session,
-        Err(error) => return speaker.farewell(&mut source, &Outcome::Failed(error)).await,
-    };
-    let moved = Notify::new();
-    let listener =
-        Listener { protocol, stdin: session.stdin.filter(|_| options.stdin), resize: session.resize, moved: &moved };
-    let output = Output {
-        stdout: session.stdout,
-        stderr: session.stderr,
-        exit: session.exit,
-        wanted: [options.stdout, options.stderr],
-        is_exec: !options.command.is_empty(),
-        moved: &moved,
-    };
-    let outcome = tokio::select! {
-        outcome = output.run(&mut speaker) => outcome,
-        () = listener.run(&mut source) => None,
-        () = idle(&moved) => Some(Outcome::Failed(ApiError::internal("the session was idle for too long"))),
-        _ = stopping.wait_for(|stopping| *stopping) => {
-            Some(Outcome::Failed(ApiError::internal("the server is stopping")))
+impl Process {
+    /// Carries bytes until the process has ended or the client has gone; then the session is dropped, which ends it.
+    async fn carry(&self, mut voice: Voice, mut ear: Ear, mut stopping: watch::Receiver<bool>) {
+        let session = match self.open().await {
+            Ok(session) => session,
+            Err(error) => return voice.farewell(ear, &Outcome::Failed(error)).await,
+        };
+        let (moved, options) = (Notify::new(), &self.options);
+        let listener =
+            Listener { stdin: session.stdin.filter(|_| options.stdin), resize: session.resize, moved: &moved };
+        let output = Output {
+            stdout: session.stdout,
+            stderr: session.stderr,
+            exit: session.exit,
+            wanted: [options.stdout, options.stderr],
+            is_exec: self.is_exec,
+            moved: &moved,
+        };
+        let failed = |why: &str| Some(Outcome::Failed(ApiError::internal(why)));
+        let outcome = tokio::select! {
+            outcome = output.run(&mut voice) => outcome,
+            () = listener.run(&mut ear) => None,
+            () = idle(&moved) => failed("the session was idle for too long"),
+            _ = stopping.wait_for(|stopping| *stopping) => failed("the server is stopping"),
+        };
+        if let Some(outcome) = outcome {
+            voice.farewell(ear, &outcome).await;
         }
-    };
-    if let Some(outcome) = outcome {
-        speaker.farewell(&mut source, &outcome).await;
+    }
+
+    async fn open(&self) -> Result<Session, ApiError> {
+        let (opened, doing) = if self.is_exec {
+            let opened = self.hand.exec(&self.pod, &self.container, &spec_of(&self.options)).await;
+            (opened, "error executing command in container")
+        } else {
+            let opened = self.hand.attach(&self.pod, &self.container, self.options.stdin).await;
+            (opened, "error attaching to container")
+        };
+        opened.map_err(|error| ApiError::internal(format!("{doing}: {}", error.message())))
     }
 }
 
@@ -118,48 +162,8 @@ async fn idle(moved: &Notify) {
     while tokio::time::timeout(IDLE_TIMEOUT, moved.notified()).await.is_ok() {}
 }
 
-/// What is told to the client.
-struct Speaker {
-    sink: SplitSink<Socket, Message>,
-    protocol: Protocol,
-}
-
-/// The client has gone.
-struct Gone;
-
-impl Speaker {
-    /// Waits until the message is on its way: a slow client slows the process down.
-    async fn say(&mut self, message: Message) -> Result<(), Gone> {
-        self.sink.send(message).await.map_err(|_| Gone)
-    }
-
-    async fn tell(&mut self, channel: u8, bytes: &[u8]) -> Result<(), Gone> {
-        self.say(self.protocol.message(channel, bytes)).await
-    }
-
-    /// How it ended, and the end. The client's own end is waited for, so that none of it is lost.
-    async fn farewell(mut self, source: &mut SplitStream<Socket>, outcome: &Outcome) {
-        let said = async {
-            if let Some(message) = self.protocol.outcome(outcome) {
-                self.say(message).await?;
-            }
-            self.say(Message::Close(Some(normal_end()))).await?;
-            while source.next().await.is_some_and(|message| message.is_ok()) {}
-            Ok::<_, Gone>(())
-        };
-        // Who does not take it does without.
-        let _ = tokio::time::timeout(FAREWELL_TIMEOUT, said).await;
-    }
-}
-
-/// Code 1000: clients take every other for a failure.
-fn normal_end() -> CloseFrame {
-    CloseFrame { code: CloseCode::Normal, reason: Default::default() }
-}
-
 /// What the client tells.
 struct Listener<'s> {
-    protocol: Protocol,
     stdin: Option<Pin<Box<dyn AsyncWrite + Send>>>,
     resize: Option<mpsc::Sender<TerminalSize>>,
     moved: &'s Notify,
@@ -167,16 +171,13 @@ struct Listener<'s> {
 
 impl Listener<'_> {
     /// Resolves when the client has gone. A process that takes no input holds the client up.
-    async fn run(mut self, source: &mut SplitStream<Socket>) {
-        while let Some(Ok(message)) = source.next().await {
-            if message.is_close() {
-                return;
-            }
-            match self.protocol.said(message) {
-                Some(Said::Bytes(channels::STDIN, bytes)) => self.write(&bytes).await,
-                Some(Said::Bytes(channels::RESIZE, bytes)) => self.resize(&bytes),
-                Some(Said::Closed(channels::STDIN)) => self.stdin = None,
-                _ => {}
+    async fn run(mut self, ear: &mut Ear) {
+        while let Some(said) = ear.hear().await {
+            match said {
+                Said::Bytes(channels::STDIN, bytes) => self.write(&bytes).await,
+                Said::Bytes(channels::RESIZE, bytes) => self.resize(&bytes),
+                Said::Closed(channels::STDIN) => self.stdin = None,
+                Said::Bytes(..) | Said::Closed(_) => {}
             }
         }
     }
@@ -216,14 +217,14 @@ struct Output<'s> {
 
 impl Output<'_> {
     /// Resolves with the outcome when the process has ended, without one when the client has gone.
-    async fn run(mut self, speaker: &mut Speaker) -> Option<Outcome> {
-        match self.relay(speaker).await {
+    async fn run(mut self, voice: &mut Voice) -> Option<Outcome> {
+        match self.relay(voice).await {
             Ok(outcome) => Some(outcome),
             Err(Gone) => None,
         }
     }
 
-    async fn relay(&mut self, speaker: &mut Speaker) -> Result<Outcome, Gone> {
+    async fn relay(&mut self, voice: &mut Voice) -> Result<Outcome, Gone> {
         // The first message tells the client that the session stands.
         let first = if self.wanted[0] {
             channels::STDOUT
@@ -232,7 +233,7 @@ impl Output<'_> {
         } else {
             channels::ERROR
         };
-        speaker.tell(first, &[]).await?;
+        voice.tell(first, &[]).await?;
         let mut buffers = [vec![0; CHUNK_BYTES], vec![0; CHUNK_BYTES]];
         let [out_buffer, err_buffer] = &mut buffers;
         let mut outcome = None;
@@ -247,10 +248,10 @@ impl Output<'_> {
             let is_let_go = is_closed && !self.is_exec;
             tokio::select! {
                 read = read(&mut self.stdout, out_buffer) => {
-                    pass(speaker, &mut self.stdout, (channels::STDOUT, self.wanted[0]), read, out_buffer).await?;
+                    pass(voice, &mut self.stdout, (channels::STDOUT, self.wanted[0]), read, out_buffer).await?;
                 }
                 read = read(&mut self.stderr, err_buffer) => {
-                    pass(speaker, &mut self.stderr, (channels::STDERR, self.wanted[1]), read, err_buffer).await?;
+                    pass(voice, &mut self.stderr, (channels::STDERR, self.wanted[1]), read, err_buffer).await?;
                 }
                 exit = &mut self.exit, if outcome.is_none() => outcome = Some(self.outcome(exit)),
                 () = tokio::time::sleep(SILENCE), if outcome.is_some() || is_let_go => {
@@ -258,7 +259,7 @@ impl Output<'_> {
                     return Ok(outcome.unwrap_or_else(slow));
                 }
                 _ = ping.tick() => {
-                    speaker.say(Message::Ping(Default::default())).await?;
+                    voice.ping().await?;
                     continue;
                 }
             }
@@ -284,14 +285,14 @@ async fn read(stream: &mut Source, buffer: &mut [u8]) -> std::io::Result<usize> 
 }
 
 async fn pass(
-    speaker: &mut Speaker,
+    voice: &mut Voice,
     stream: &mut Source,
     (channel, is_wanted): (u8, bool),
     read: std::io::Result<usize>,
     buffer: &[u8],
 ) -> Result<(), Gone> {
     match read {
-        Ok(count) if count > 0 && is_wanted => speaker.tell(channel, &buffer[..count]).await,
+        Ok(count) if count > 0 && is_wanted => voice.tell(channel, &buffer[..count]).await,
         Ok(count) if count > 0 => Ok(()),
         _ => {
             *stream = None;

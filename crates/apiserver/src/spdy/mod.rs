@@ -1,5 +1,5 @@
-//! The server's side of SPDY/3.1, which `kubectl port-forward` speaks within a WebSocket: streams that the client
-//! opens, each with headers and bytes both ways.
+//! The server's side of SPDY/3.1, which `kubectl port-forward` speaks within a WebSocket and older programs without
+//! one: streams that the client opens, each with headers and bytes both ways.
 //!
 //! Its clients know no windows. What holds a fast side up is the connection itself: a stream whose bytes nobody takes
 //! stops the reading of all, as it does upstream.
@@ -7,6 +7,7 @@
 mod dictionary;
 mod frame;
 mod headers;
+mod upgrade;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,6 +19,7 @@ use tokio::sync::{mpsc, watch};
 
 use frame::{INVALID_STREAM, REFUSED_STREAM, Received, Sent};
 use headers::{Headers, Packer, Unpacker};
+pub use upgrade::Handshake;
 
 /// Streams of one connection that are open: two for each connection forwarded.
 const STREAMS_MAX: usize = 512;
@@ -28,7 +30,7 @@ const PIECES_MAX: usize = 4;
 /// Most bytes of one frame of ours.
 pub const CHUNK_BYTES: usize = 32 * 1024;
 /// How often a sign of life is sent: sending to a client that has gone fails.
-const PING_EVERY: Duration = Duration::from_secs(15);
+const PING_EVERY: Duration = Duration::from_secs(5);
 
 /// One stream. Dropping it unfinished resets it.
 pub struct Stream {

@@ -1,0 +1,116 @@
+//! A server process with a node on this machine. The binary is built by `cargo build -p setpoint` (or named by
+//! `SETPOINT_BINARY`); without root, binary or kubectl there is nothing to test.
+
+#![allow(dead_code, reason = "not every test needs everything")]
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// How long a wait may take before the test fails. Long: nothing here measures time.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The server's program, where there is a kubectl to talk to it.
+pub fn binary() -> Option<PathBuf> {
+    kubectl()?;
+    let named = std::env::var_os("SETPOINT_BINARY").map(PathBuf::from);
+    let beside = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join("setpoint"));
+    named.or_else(beside).filter(|path| path.is_file())
+}
+
+/// The one that `hack/tools.sh` installs, or the machine's own.
+fn kubectl() -> Option<PathBuf> {
+    let tools = std::env::var_os("SETPOINT_TOOLS").map(PathBuf::from);
+    let usual = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/setpoint/tools"));
+    let installed = tools.or_else(usual).map(|tools| tools.join("bin/kubectl-1.37"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let own = std::env::split_paths(&path).map(|directory| directory.join("kubectl"));
+    installed.into_iter().chain(own).find(|path| path.is_file())
+}
+
+pub fn is_root() -> bool {
+    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t0\t0"))
+}
+
+/// A server process on its own directory.
+pub struct Server {
+    directory: PathBuf,
+    child: Child,
+}
+
+impl Server {
+    pub fn start(binary: &Path, directory: &Path) -> Server {
+        let log = std::fs::File::options().create(true).append(true).open(directory.join("log")).expect("a log");
+        let child = Command::new(binary)
+            .args(["server", "--listen", "127.0.0.1:0", "--node", "test-node", "--data-dir"])
+            .arg(directory)
+            .arg("--kubeconfig")
+            .arg(directory.join("kubeconfig"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("a process");
+        Server { directory: directory.to_owned(), child }
+    }
+
+    pub fn command(&self, words: &[&str]) -> Command {
+        let mut command = Command::new(kubectl().expect("a kubectl"));
+        command.arg("--kubeconfig").arg(self.directory.join("kubeconfig")).args(words);
+        command
+    }
+
+    pub fn kubectl(&self, words: &[&str]) -> Option<String> {
+        let output = self.command(words).output().expect("kubectl runs");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    pub fn pods(&self) -> Vec<Value> {
+        let text = self.kubectl(&["get", "pods", "-o", "json"]).unwrap_or_default();
+        let list: Value = serde_json::from_str(&text).unwrap_or_default();
+        list["items"].as_array().cloned().unwrap_or_default()
+    }
+
+    pub fn ready_pods(&self) -> Vec<Value> {
+        let is_ready =
+            |pod: &Value| meta::condition::is_true(pod, "Ready") && pod["metadata"].get("deletionTimestamp").is_none();
+        self.pods().into_iter().filter(is_ready).collect()
+    }
+
+    pub fn kill(&mut self) {
+        self.child.kill().expect("killed");
+        self.child.wait().expect("ended");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{what} did not come to be");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Processes of this machine whose first words are those.
+pub fn processes(words: &[&str]) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let is_it = |pid: &u32| {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let said: Vec<String> =
+            line.split(|b| *b == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect();
+        said.iter().map(String::as_str).take(words.len()).eq(words.iter().copied())
+    };
+    numbers.filter(is_it).collect()
+}
