@@ -14,11 +14,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// The name of the program in the image, and the word that means the same.
 const NAME: &str = "box";
-const USAGE: &str = "usage: box serve [PORT] | sleep [SECONDS] | exit CODE | echo TEXT...";
+const USAGE: &str = "usage: box serve [PORT] | sleep [SECONDS] | exit CODE | allocate MIB | echo TEXT...";
 /// Where `serve` listens unless told otherwise.
 const PORT: u16 = 8080;
 /// More are turned away: the server is for examples.
 const CONNECTIONS_MAX: usize = 128;
+/// Of `allocate`: more than any example needs.
+const ALLOCATE_MIB_MAX: usize = 4_096;
 /// Of a request's head.
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
 /// How long a client may take for it.
@@ -49,6 +51,10 @@ enum Tool {
     Echo {
         text: String,
     },
+    /// Takes so much memory and keeps it: what a limit is for.
+    Allocate {
+        mib: usize,
+    },
 }
 
 fn parse(words: &[String]) -> Option<Tool> {
@@ -59,6 +65,7 @@ fn parse(words: &[String]) -> Option<Tool> {
         ["sleep"] | ["sleep", "infinity"] => Some(Tool::Sleep { seconds: None }),
         ["sleep", seconds] => seconds.parse().ok().map(|seconds| Tool::Sleep { seconds: Some(seconds) }),
         ["exit", code] => code.parse().ok().map(|code| Tool::Exit { code }),
+        ["allocate", mib] => mib.parse().ok().map(|mib| Tool::Allocate { mib }),
         ["echo", text @ ..] => Some(Tool::Echo { text: text.join(" ") }),
         _ => None,
     }
@@ -77,6 +84,7 @@ pub fn run(words: &[String]) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Tool::Sleep { seconds } => wait(seconds.map(Duration::from_secs)),
+        Tool::Allocate { mib } => allocate(mib),
         Tool::Serve { port } => serve(port),
     };
     match done {
@@ -86,6 +94,14 @@ pub fn run(words: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Takes memory, a piece at a time, and uses it.
+fn allocate(mib: usize) -> std::io::Result<()> {
+    // Written to, because untouched memory is not there; and with more than zeros, which the kernel gives for nothing.
+    let taken: Vec<Vec<u8>> = (0..mib.min(ALLOCATE_MIB_MAX)).map(|_| vec![1; 1 << 20]).collect();
+    println!("holding {} MiB", taken.len());
+    wait(None)
 }
 
 /// Waits for the time or for SIGTERM, whichever comes first.

@@ -1,6 +1,7 @@
 //! Manifests on disk: files, directories, several documents in one file.
 
 use std::fmt;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use meta::ObjectExt;
@@ -27,10 +28,18 @@ impl std::error::Error for ManifestError {}
 /// Every object of the files, in the order in which they stand there.
 pub(crate) fn read_all(paths: &[PathBuf]) -> Result<Vec<Value>, ManifestError> {
     let mut files = Vec::new();
+    let mut objects = Vec::new();
     for path in paths {
+        if path.as_os_str() == "-" {
+            let mut text = String::new();
+            let read = std::io::stdin().take(FILE_BYTES_MAX).read_to_string(&mut text);
+            let failed = |why: String| ManifestError(format!("standard input: {why}"));
+            read.map_err(|error| failed(error.to_string()))?;
+            objects.extend(documents(&text).map_err(failed)?);
+            continue;
+        }
         gather(path, DEPTH_MAX, true, &mut files)?;
     }
-    let mut objects = Vec::new();
     for file in &files {
         let failed = |why: String| ManifestError(format!("{}: {why}", file.display()));
         let size = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();

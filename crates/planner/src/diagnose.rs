@@ -365,6 +365,7 @@ fn crashed(pod: &Value, container: &str, ended: Option<&Value>, restarts: i64) -
     let reason = ended.map_or("", |ended| ended.text(&["reason"]));
     let (reason, how) = match (reason, code) {
         ("OOMKilled", _) => ("OOMKilled", "was killed for using more memory than its limit".to_owned()),
+        ("StartError" | "ContainerCannotRun", _) => ("StartError", "could not be started".to_owned()),
         (_, 126 | 127) => ("CommandNotFound", format!("ended with exit code {code}: its command cannot be run")),
         (_, code) if code > 128 => ("Crashing", format!("was ended by signal {} (exit code {code})", code - 128)),
         (_, code) => ("Crashing", format!("ended with exit code {code}")),
