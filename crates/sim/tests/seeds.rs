@@ -53,6 +53,6 @@ fn planted_mistakes_are_noticed() {
     noticed("force-delete", 1, "E6");
     noticed("collect-living", 1, "E6");
     noticed("meddle-with-spec", 1, "E7");
-    noticed("no-labels", 1, "E");
+    noticed("no-owner", 1, "E7");
     noticed("slow-misses", 1, "store watch");
 }

@@ -134,6 +134,9 @@ const ALWAYS: &[&str] = &[
 ];
 /// Collections that anybody may write: what is said about things.
 const ANYBODYS: &[&str] = &["core/events", "events.k8s.io/events"];
+/// What a controller creates there belongs to somebody, or nobody would ever remove it.
+const OWNED: &[&str] =
+    &["core/pods", "apps/replicasets", "apps/controllerrevisions", "batch/jobs", "discovery.k8s.io/endpointslices"];
 /// How deep fields are told apart.
 const DEPTH_MAX: usize = 3;
 
@@ -152,7 +155,10 @@ pub fn check(author: &Author, event: &Event, old: Option<&Value>, new: Option<&V
     let rights: Vec<&Right> = TABLE.iter().filter(about).chain(charges).collect();
     let refuse = |what: &str| Err(format!("{} may not {what} {}", author.who, event.key));
     match event.change {
-        Change::Created if rights.iter().any(|right| right.create) => Ok(()),
+        Change::Created if rights.iter().any(|right| right.create) => {
+            let owned = new.is_some_and(has_controller);
+            if OWNED.contains(&&*event.key.collection) && !owned { refuse("create without an owner") } else { Ok(()) }
+        }
         Change::Created => refuse("create"),
         // A last finalizer taken off removes the object: that is a change of finalizers.
         Change::Deleted if rights.iter().any(|right| right.delete || right.fields.contains(&FINALIZERS)) => Ok(()),
@@ -178,6 +184,10 @@ pub fn check(author: &Author, event: &Event, old: Option<&Value>, new: Option<&V
             }
         }
     }
+}
+
+fn has_controller(object: &Value) -> bool {
+    object.items(&["metadata", "ownerReferences"]).iter().any(|owner| owner.flag(&["controller"]))
 }
 
 /// The paths of fields that differ, down to a depth.

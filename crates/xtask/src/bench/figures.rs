@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use super::client::Client;
 use super::server::{Server, now};
+use super::{brains, cluster};
 
 /// Clients of the rates, as the targets have it.
 const CLIENTS: usize = 64;
@@ -44,6 +45,16 @@ impl Bench {
         }
         if self.wants("restart lists") {
             self.restart_and_lists().await?;
+        }
+        if self.wants("scheduling") {
+            brains::scheduling();
+        }
+        if self.wants("reconcile tenfold") {
+            brains::reconciling();
+        }
+        if self.wants("cluster rollout namespace rest") {
+            let (server, _dir) = self.server(cluster::OPTIONS).await?;
+            cluster::measure(&server).await?;
         }
         Ok(())
     }
@@ -267,14 +278,14 @@ async fn finish(mut tasks: JoinSet<Result<(), String>>) -> Result<(), String> {
     Ok(())
 }
 
-fn expect((status, body): (u16, Bytes), wanted: u16) -> Result<(), String> {
+pub fn expect((status, body): (u16, Bytes), wanted: u16) -> Result<(), String> {
     match status == wanted {
         true => Ok(()),
         false => Err(format!("status {status} instead of {wanted}: {}", String::from_utf8_lossy(&body))),
     }
 }
 
-async fn make_namespace(server: &Server, name: &str) -> Result<String, String> {
+pub async fn make_namespace(server: &Server, name: &str) -> Result<String, String> {
     let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}).to_string();
     let mut connection = server.client.connect().await?;
     expect(connection.send("POST", "/api/v1/namespaces", Some(Bytes::from(body))).await?, 201)?;
@@ -329,10 +340,10 @@ fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }
 
-fn ms(span: Duration) -> String {
+pub fn ms(span: Duration) -> String {
     format!("{:.1} ms", span.as_secs_f64() * 1e3)
 }
 
-fn row(name: &str, value: impl AsRef<str>, note: &str) {
+pub fn row(name: &str, value: impl AsRef<str>, note: &str) {
     println!("{name:<44} {:>14}  {note}", value.as_ref());
 }

@@ -2,7 +2,9 @@
 //!
 //! Load generator and server share the machine, so rates are what both together reach. Nothing here asserts a time.
 
+mod brains;
 pub(crate) mod client;
+mod cluster;
 mod figures;
 pub(crate) mod server;
 
