@@ -76,10 +76,11 @@ impl Client {
 impl Connection {
     /// Sends a request and returns the status and the body as it streams in.
     pub async fn open(&mut self, method: &str, path: &str, body: Option<Bytes>) -> Result<(u16, Incoming), String> {
+        let media_type = if method == "PATCH" { "application/apply-patch+yaml" } else { "application/json" };
         let request = Request::builder()
             .method(method)
             .uri(format!("https://{}{path}", self.address))
-            .header("content-type", "application/json")
+            .header("content-type", media_type)
             .header("user-agent", "bench")
             .body(Full::new(body.unwrap_or_default()))
             .map_err(|e| e.to_string())?;

@@ -15,6 +15,8 @@ const DEPLOYMENTS: usize = 10;
 const REPLICAS: i64 = 1_000;
 /// How often it is asked whether it is done: a list of nothing but one object, so it costs next to nothing.
 const ASK_EVERY: Duration = Duration::from_millis(20);
+/// How often a plan is made.
+const PLANS: usize = 10;
 /// When it is given up.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// How long rest is measured, and how long before nothing is.
@@ -49,6 +51,7 @@ pub async fn measure(server: &Server) -> Result<(), String> {
     }
     row("9,000 pods more", ms(begun.elapsed()), &used(server, processor));
     at_rest(server).await;
+    plans(&mut connection, &namespace).await?;
     let processor = server.processor_s();
     let begun = now();
     let gone = format!("/api/v1/namespaces/{namespace}");
@@ -56,6 +59,37 @@ pub async fn measure(server: &Server) -> Result<(), String> {
     until(&mut connection, &gone, |status, _| status == 404).await?;
     row("namespace of 10,000 pods deleted", ms(begun.elapsed()), &used(server, processor));
     row("memory after that", format!("{:.1} MiB", server.memory_mib()), "");
+    Ok(())
+}
+
+/// What a new image of one small Deployment would do, in this world.
+async fn plans(connection: &mut Connection, namespace: &str) -> Result<(), String> {
+    let path = format!("/apis/apps/v1/namespaces/{namespace}/deployments/small?fieldManager=setpoint");
+    let small = |version: &str| {
+        let mut small = deployment(0, version);
+        small["metadata"] = json!({"name": "small", "namespace": namespace});
+        small["spec"]["replicas"] = json!(5);
+        for place in ["/spec/selector/matchLabels/app", "/spec/template/metadata/labels/app"] {
+            if let Some(app) = small.pointer_mut(place) {
+                *app = json!("small");
+            }
+        }
+        small
+    };
+    expect(connection.send("PATCH", &path, Some(Bytes::from(small("1").to_string()))).await?, 201)?;
+    until(connection, &path, |_, object| object["status"]["availableReplicas"] == json!(5)).await?;
+    for (what, objects) in [("one changed Deployment", vec![small("2")]), ("nothing changed", vec![small("1")])] {
+        let question = json!({"apiVersion": "setpoint.dev/v1alpha1", "kind": "Plan", "spec": {"objects": objects}});
+        let mut taken = Vec::new();
+        for _ in 0..PLANS {
+            let (body, begun) = (Bytes::from(question.to_string()), now());
+            expect(connection.send("POST", "/apis/setpoint.dev/v1alpha1/plans", Some(body)).await?, 201)?;
+            taken.push(begun.elapsed());
+        }
+        taken.sort();
+        let note = format!("worst of {PLANS} {}", ms(taken[PLANS - 1]));
+        row(&format!("plan among 10,000 pods, {what}"), ms(taken[PLANS / 2]), &note);
+    }
     Ok(())
 }
 
