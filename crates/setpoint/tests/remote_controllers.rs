@@ -7,7 +7,7 @@ use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 const PATIENCE: Duration = Duration::from_secs(120);
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
-/// A process that ends with the test.
-struct Running(Child);
+/// A process that ends with the test, and what it logs.
+struct Running(Child, mpsc::Receiver<String>);
 
 impl Running {
     /// Starts the program and waits until it logs `line`.
@@ -33,16 +33,25 @@ impl Running {
             .stderr(Stdio::piped())
             .spawn()
             .expect("started");
-        let mut lines = BufReader::new(child.stderr.take().expect("its log")).lines();
-        let mut told = Vec::new();
-        let is_up = lines.by_ref().map_while(Result::ok).any(|said| {
-            told.push(said.clone());
-            said.contains(line)
-        });
-        assert!(is_up, "{args:?} ended: {told:#?}");
+        let lines = BufReader::new(child.stderr.take().expect("its log")).lines();
+        let (say, said) = mpsc::channel();
         // A log that nobody reads would stop the process.
-        std::thread::spawn(move || lines.for_each(drop));
-        Running(child)
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(say.send(line))));
+        let running = Running(child, said);
+        running.says(line);
+        running
+    }
+
+    /// Waits until it logs `line`.
+    fn says(&self, line: &str) {
+        let mut told = Vec::new();
+        while let Ok(said) = self.1.recv_timeout(PATIENCE) {
+            if said.contains(line) {
+                return;
+            }
+            told.push(said);
+        }
+        panic!("{line:?} was not said, but {told:#?}");
     }
 
     fn signal(&self, name: &str) {
@@ -83,9 +92,13 @@ impl World {
     }
 
     fn controllers(&self, more: &[&str]) -> Running {
+        self.controllers_that_say("the copy is whole", more)
+    }
+
+    fn controllers_that_say(&self, line: &str, more: &[&str]) -> Running {
         let kubeconfig = self.path("kubeconfig");
         let args = [&["controllers", "--kubeconfig", &kubeconfig, "--scheduler"], more].concat();
-        Running::start(&args, "the copy is whole")
+        Running::start(&args, line)
     }
 
     fn api(&self) -> Api {
@@ -212,4 +225,61 @@ async fn deployments_converge_whichever_process_dies() {
     controllers.signal("-TERM");
     assert!(controllers.0.wait().expect("ended").success(), "it ends in order");
     drop(server);
+}
+
+const ELECT: &[&str] = &["--leader-elect"];
+const STANDS_BY: &str = "another process acts";
+const ACTS: &str = "this process acts";
+
+/// Exactly so many pods and one ReplicaSet: two processes that act at once make more.
+async fn has_exactly(api: &Api, name: &str, pods: usize) {
+    for (path, expected) in [("/api/v1/pods", pods), ("/apis/apps/v1/replicasets", 1)] {
+        let (_, list) = api.send(Method::GET, &format!("{path}?labelSelector=app%3D{name}"), &Value::Null).await;
+        assert_eq!(list["items"].as_array().map(Vec::len), Some(expected), "{path} of {name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_second_takes_over_when_the_first_is_killed() {
+    let world = World::new();
+    let _server = world.server();
+    let first = world.controllers_that_say(ACTS, ELECT);
+    let second = world.controllers_that_say(STANDS_BY, ELECT);
+    let api = world.api();
+    api.deploy("before", 3).await;
+    api.ready("before", 3).await;
+    // In the middle of something.
+    api.deploy("between", 4).await;
+    first.signal("-KILL");
+    drop(first);
+    api.deploy("after", 2).await;
+    second.says(ACTS);
+    for (name, pods) in [("between", 4), ("after", 2)] {
+        api.ready(name, pods).await;
+    }
+    for (name, pods) in [("before", 3), ("between", 4), ("after", 2)] {
+        has_exactly(&api, name, pods).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_holder_that_slept_through_its_lease_writes_no_more() {
+    let world = World::new();
+    let _server = world.server();
+    let first = world.controllers_that_say(ACTS, ELECT);
+    let second = world.controllers_that_say(STANDS_BY, ELECT);
+    let api = world.api();
+    api.deploy("before", 1).await;
+    api.ready("before", 1).await;
+    first.signal("-STOP");
+    api.deploy("between", 3).await;
+    second.says(ACTS);
+    api.ready("between", 3).await;
+    first.signal("-CONT");
+    api.deploy("after", 4).await;
+    first.says("the lease is lost");
+    api.ready("after", 4).await;
+    for (name, pods) in [("before", 1), ("between", 3), ("after", 4)] {
+        has_exactly(&api, name, pods).await;
+    }
 }
