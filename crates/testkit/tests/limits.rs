@@ -267,3 +267,39 @@ async fn headers() {
     server.is_well().await;
     server.stop().await;
 }
+
+/// Owners that nobody can read do not replace those that there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn owners_that_make_no_sense() {
+    let (_data, server) = server().await;
+    assert_eq!(server.post(CONFIG_MAPS, &config_map("owned", "1")).await.code, 201);
+    let at = format!("{CONFIG_MAPS}/owned");
+    let managers = |body: &Value| -> Vec<String> {
+        let entries = body["metadata"]["managedFields"].as_array().cloned().unwrap_or_default();
+        entries.iter().map(|entry| entry["manager"].as_str().unwrap_or_default().to_owned()).collect()
+    };
+    let before = managers(&server.get(&at).await.body);
+    assert_eq!(before, ["test"]);
+    let entry = |more: Value| {
+        let mut entry = json!({"manager": "x", "operation": "Update", "apiVersion": "v1", "fieldsType": "FieldsV1",
+            "fieldsV1": {"f:data": {}}});
+        more.as_object().expect("fields").iter().for_each(|(field, value)| entry[field] = value.clone());
+        entry
+    };
+    for wrong in [
+        json!({"operation": "Frob"}),
+        json!({"apiVersion": ""}),
+        json!({"fieldsType": "FieldsV2"}),
+        json!({"fieldsType": ""}),
+        json!({"fieldsV1": {"k:{": {}}}),
+        json!({"fieldsV1": "garbage"}),
+        json!({"fieldsV1": [1]}),
+    ] {
+        let patch = json!({"metadata": {"managedFields": [entry(wrong.clone())]}}).to_string();
+        let answer = server.ask(Method::PATCH, &at, "application/merge-patch+json", patch).await;
+        assert_eq!(answer.code, 200, "{wrong}: {:.500}", answer.body);
+        assert_eq!(managers(&answer.body), before, "{wrong}");
+    }
+    server.is_well().await;
+    server.stop().await;
+}
