@@ -16,6 +16,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use meta::ApiError;
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -45,6 +46,8 @@ const HEADERS_BYTES_MAX: u32 = 64 * 1024;
 /// A silent HTTP/2 peer is asked whether it is there, and dropped when it does not say so.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(15);
+/// The kernel asks the same of every connection that is silent for so long.
+const KEEP_ALIVE_AFTER: Duration = Duration::from_secs(60);
 /// How long connections may take to end after the server was told to stop.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -155,6 +158,9 @@ async fn handshake(
 ) -> Option<(tokio_rustls::server::TlsStream<TcpStream>, Peer)> {
     // Small answers must not wait for an acknowledgement that the peer delays.
     let _ = socket.set_nodelay(true);
+    // One that has vanished is found out even while nothing is to be sent: a log that is followed may be silent.
+    let _ = sockopt::set_socket_keepalive(&socket, true);
+    let _ = sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE_AFTER);
     let stream = match tokio::time::timeout(HANDSHAKE_TIMEOUT, acceptor.accept(socket)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {

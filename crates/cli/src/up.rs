@@ -91,8 +91,23 @@ async fn show(api: &Api, objects: &[Value], applied: &Applied, config: Option<Pa
     let all = apply_all(api, objects, applied).await?;
     follow(api, &all, begun).await;
     let config = config.map_or_else(String::new, |path| format!("--kubeconfig {} ", path.display()));
-    println!("\nnext:\n  kubectl {config}get pods -A\n  kubectl {config}get events -A\n  Ctrl-C stops");
+    println!("\nnext:\n  kubectl {config}get pods -A\n  kubectl {config}get events -A");
+    if let Some(target) = all.iter().find_map(speaker) {
+        println!("  kubectl {config}logs -f {target}");
+    }
+    println!("  Ctrl-C stops");
     Ok(())
+}
+
+/// What `kubectl logs` is told to find a log of this object, if it has pods.
+fn speaker(object: &Value) -> Option<String> {
+    let kind = object.text(&["kind"]);
+    let has_pods = ["DaemonSet", "Deployment", "Job", "Pod", "ReplicaSet", "ReplicationController", "StatefulSet"];
+    let target = format!("{}/{}", kind.to_lowercase(), object.name());
+    has_pods.contains(&kind).then(|| match object.namespace() {
+        "" | "default" => target,
+        namespace => format!("-n {namespace} {target}"),
+    })
 }
 
 fn title(object: &Value) -> String {

@@ -8,7 +8,7 @@ use meta::{ApiError, ObjectExt};
 use serde_json::Value;
 
 pub use log::{LogOptions, LogStream, log_container};
-pub use session::{SessionOptions, forward_ports};
+pub use session::SessionOptions;
 
 /// The lists of containers in a pod's spec, in the order in which upstream names them.
 const LISTS: [&str; 3] = ["containers", "initContainers", "ephemeralContainers"];

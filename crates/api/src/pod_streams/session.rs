@@ -1,11 +1,8 @@
-//! `pods/exec`, `pods/attach` and `pods/portforward`: their options.
+//! `pods/exec` and `pods/attach`: their options.
 
 use meta::ApiError;
 
 use super::Query;
-
-/// Most ports of one request that forwards several at once: more are of no use to anybody.
-const PORTS_MAX: usize = 64;
 
 /// What is wanted of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,21 +45,6 @@ impl SessionOptions {
     }
 }
 
-/// The ports that a query names, for clients that name them at once.
-pub fn forward_ports(query: &[(String, String)]) -> Result<Vec<u16>, ApiError> {
-    let given = Query(query).all("ports").flat_map(|value| value.split(','));
-    let read = given.take(PORTS_MAX + 1).map(|text| {
-        let port = text.parse().ok().filter(|port| *port != 0);
-        port.ok_or_else(|| ApiError::bad_request(format!("unable to parse {text:?} as a port")))
-    });
-    let ports: Vec<u16> = read.collect::<Result<_, _>>()?;
-    match ports.len() {
-        0 => Err(ApiError::bad_request("query parameter \"ports\" is required")),
-        1..=PORTS_MAX => Ok(ports),
-        _ => Err(ApiError::bad_request(format!("at most {PORTS_MAX} ports may be forwarded by one request"))),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,16 +73,5 @@ mod tests {
         check(&[("stdout", "1")], true, "you must specify at least 1 command for the container");
         check(&[("command", "a")], true, "you must specify at least 1 of stdin, stdout, stderr");
         check(&[("stdout", "false")], false, "you must specify at least 1 of stdin, stdout, stderr");
-    }
-
-    #[test]
-    fn ports_are_read() {
-        assert_eq!(forward_ports(&pairs(&[("ports", "80,443"), ("ports", "8080")])), Ok(vec![80, 443, 8080]));
-        for bad in ["0", "x", "65536", ""] {
-            assert_eq!(forward_ports(&pairs(&[("ports", bad)])).map_err(|e| e.code), Err(400), "{bad}");
-        }
-        assert_eq!(forward_ports(&[]).map_err(|e| e.code), Err(400));
-        let many = vec![("ports".to_owned(), "1".to_owned()); PORTS_MAX + 1];
-        assert!(forward_ports(&many).is_err());
     }
 }

@@ -21,6 +21,9 @@ use crate::streams::{ExecOutput, ExecSpec, Session, SessionExit, TerminalSize};
 
 /// Sizes waiting to be set; only the last matters.
 const RESIZES_KEPT: usize = 4;
+/// Output that may wait for an attached client: the container does not, so a client that falls behind by more is let
+/// go. The most that the kernel gives without asking.
+const ATTACHED_BYTES: usize = 1 << 20;
 /// Read at once.
 const CHUNK_BYTES: usize = 32 << 10;
 
@@ -88,6 +91,10 @@ impl Runtime {
         let (sandbox, tty) = self.running(id)?;
         let wanted = [stdin, true, !tty];
         let pipes = open_pipes(wanted).map_err(Error::io("make pipes"))?;
+        for output in pipes.ours.iter().skip(1).flatten() {
+            // A smaller one does too, for output that comes slower.
+            let _ = rustix::pipe::fcntl_setpipe_size(output, ATTACHED_BYTES);
+        }
         let request = Request::Attach { container: id.to_owned(), streams: wanted };
         let (channel, _, fds) = self.converse(&sandbox, &request, pipes.theirs).await?;
         let mut session = build(channel, pipes.ours, None, stdin).map_err(Error::io("open the session's streams"))?;
