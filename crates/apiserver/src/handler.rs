@@ -14,7 +14,7 @@ use meta::{ApiError, GroupResource};
 use crate::app::App;
 use crate::authn::{self, Peer};
 use crate::pods::{self, Asked};
-use crate::{discovery, health, insight, metrics, negotiate, openapi, respond, shell, token};
+use crate::{discovery, health, insight, metrics, negotiate, openapi, proxy, respond, shell, token};
 
 /// Longest user agent remembered as a field manager (upstream's limit on manager names).
 const AGENT_BYTES_MAX: usize = 128;
@@ -78,6 +78,9 @@ async fn resource(
     http: &http::Request<Bytes>,
     address: &Address,
 ) -> Result<Response<Body>, ApiError> {
+    if address.subresource == "proxy" && proxy::serves(address) {
+        return proxy::answer(app, user, http, address).await;
+    }
     let query = query_pairs(http.uri().query().unwrap_or(""))?;
     let flag = |name: &str| query.iter().any(|(key, value)| key == name && !matches!(value.as_str(), "false" | "0"));
     let resource = GroupResource::new(&*address.group, &*address.resource);

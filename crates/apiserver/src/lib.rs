@@ -17,6 +17,7 @@ mod negotiate;
 mod nodes;
 mod openapi;
 mod pods;
+mod proxy;
 mod respond;
 mod serve;
 mod shell;

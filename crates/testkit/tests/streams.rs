@@ -92,6 +92,7 @@ fn kubectl_reaches_into_containers() {
     commands(&server);
     attachments(&server);
     ports(&server);
+    pages(&server);
     usage(&server);
     what_is_cut_off_leaves_nothing(&server);
     wait_for("the pods to go", || server.kubectl(&["delete", "pods", "--all", "--force"]));
@@ -196,6 +197,25 @@ fn ports(server: &Server) {
             assert!(page.starts_with("HTTP/1.1 200") && page.contains("web"), "{protocol}: {page}");
         }
     }
+}
+
+/// The same server through the API's own paths.
+fn pages(server: &Server) {
+    let file = tempfile::NamedTempFile::new().expect("a file");
+    let service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\nspec: {selector: {app: web}, ports: [{port: 80, \
+                   targetPort: 8080}]}\n";
+    std::fs::write(file.path(), service).expect("written");
+    server.kubectl(&["label", "pod", "web", "app=web"]).expect("labelled");
+    server.kubectl(&["apply", "-f", file.path().to_str().expect("a path")]).expect("made");
+    for path in
+        ["pods/web:8080/proxy/", "pods/http:web:8080/proxy/?c=d", "services/web/proxy/", "services/web:80/proxy/"]
+    {
+        let path = format!("/api/v1/namespaces/default/{path}");
+        let page = wait_for("a page", || server.kubectl(&["get", "--raw", &path]));
+        assert!(page.starts_with("web"), "{path}: {page}");
+    }
+    let refused = run(server, &["get", "--raw", "/api/v1/namespaces/default/pods/web:9/proxy/"], b"");
+    assert!(text(&refused.stderr).contains("error trying to reach service"), "{}", text(&refused.stderr));
 }
 
 fn usage(server: &Server) {

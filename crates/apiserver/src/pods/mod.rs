@@ -73,13 +73,18 @@ impl Asked<'_> {
         }
     }
 
-    /// A place among the streams, or 429.
     fn place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        let full = |_| ApiError::too_many_requests("Too many streams, please try again later.", 1);
-        Arc::clone(&self.app.streams).try_acquire_owned().map_err(full)
+        place(self.app)
     }
 }
 
-fn id_of(pod: &Value) -> PodId {
+/// A place among the streams, or 429.
+pub fn place(app: &App) -> Result<OwnedSemaphorePermit, ApiError> {
+    let full = |_| ApiError::too_many_requests("Too many streams, please try again later.", 1);
+    Arc::clone(&app.streams).try_acquire_owned().map_err(full)
+}
+
+/// Which pod an object is.
+pub fn id_of(pod: &Value) -> PodId {
     PodId { namespace: pod.namespace().to_owned(), name: pod.name().to_owned(), uid: pod.uid().to_owned() }
 }

@@ -218,10 +218,7 @@ struct Output<'s> {
 impl Output<'_> {
     /// Resolves with the outcome when the process has ended, without one when the client has gone.
     async fn run(mut self, voice: &mut Voice) -> Option<Outcome> {
-        match self.relay(voice).await {
-            Ok(outcome) => Some(outcome),
-            Err(Gone) => None,
-        }
+        self.relay(voice).await.ok()
     }
 
     async fn relay(&mut self, voice: &mut Voice) -> Result<Outcome, Gone> {

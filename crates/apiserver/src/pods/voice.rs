@@ -183,14 +183,12 @@ impl Ear {
                     return Some(said);
                 }
             },
-            Ear::Streams { stdin, resize, .. } => loop {
-                tokio::select! {
-                    bytes = receive(stdin) => return Some(match bytes {
-                        Some(bytes) => Said::Bytes(channels::STDIN, bytes),
-                        None => Said::Closed(channels::STDIN),
-                    }),
-                    Some(bytes) = receive(resize) => return Some(Said::Bytes(channels::RESIZE, bytes)),
-                }
+            Ear::Streams { stdin, resize, .. } => tokio::select! {
+                bytes = receive(stdin) => Some(match bytes {
+                    Some(bytes) => Said::Bytes(channels::STDIN, bytes),
+                    None => Said::Closed(channels::STDIN),
+                }),
+                Some(bytes) = receive(resize) => Some(Said::Bytes(channels::RESIZE, bytes)),
             },
         }
     }

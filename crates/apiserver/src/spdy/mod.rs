@@ -165,7 +165,7 @@ impl Connection {
                         open.give_up.send_replace(true);
                     }
                 }
-                Received::Ping { id } if id % 2 == 1 => self.send(Sent::Ping { id }).await?,
+                Received::Ping { id } if !id.is_multiple_of(2) => self.send(Sent::Ping { id }).await?,
                 Received::Ping { .. } | Received::GoAway | Received::Other => {}
             }
         }
@@ -179,7 +179,7 @@ impl Connection {
     async fn open(&mut self, stream: u32, headers: &[u8], is_last: bool) -> io::Result<()> {
         let headers = self.unpacker.read(headers)?;
         self.streams.retain(|_, open| !open.is_over());
-        if stream % 2 == 0 || stream <= self.last {
+        if stream.is_multiple_of(2) || stream <= self.last {
             return self.send(Sent::Reset { stream, status: INVALID_STREAM }).await;
         }
         self.last = stream;
