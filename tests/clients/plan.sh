@@ -86,6 +86,18 @@ check 'the field and its editor' '*image: declared "app:3", is "app:9"*edited by
   bash -c "'$setpoint' drift -f web.yaml || true"
 check 'blame names them too' '*kubectl*image: "app:9"*(was "app:2")*' "$setpoint" blame deployment/web
 check 'history tells it' '*image: "app:2" -> "app:9"*' "$setpoint" history deployment/web
+IMAGE='spec.template.spec.containers[name=web].image'
+check 'drift is acknowledged' '*known until*' "$setpoint" drift ack deployment/web "$IMAGE" --for 1h
+exits 'and raises no exit code then' 0 "$setpoint" drift -f web.yaml
+check 'but is shown' '*known by kubernetes-admin*' "$setpoint" drift -f web.yaml
+check 'the time is over' '*' "$kubectl" annotate deployment web setpoint.dev/drift-acknowledged-
+exits 'it is drift again' 2 "$setpoint" drift -f web.yaml
+check 'undo takes the edit back' '*image: "app:9" -> "app:2"*deployment/web changed*' "$setpoint" undo deployment/web --yes
+check 'it is as it was' 'app:2' "$kubectl" get deployment web -o 'jsonpath={.spec.template.spec.containers[0].image}'
+check 'and once more' '*' "$kubectl" set image deployment/web web=app:9
+check 'drift is fixed' '*deployment/web changed*' "$setpoint" drift -f web.yaml --fix --yes
+exits 'then there is none' 0 "$setpoint" drift -f web.yaml
+check 'once more for force' '*' "$kubectl" set image deployment/web web=app:9
 check 'force takes the field back' '*is taken from kubectl*deployment/web changed*' \
   "$setpoint" apply -f web.yaml --yes --force-conflicts
 exits 'then there is no drift' 0 "$setpoint" drift -f web.yaml

@@ -42,6 +42,9 @@ pub struct FieldChange {
     /// When, in seconds since the Unix epoch.
     #[serde(rename = "t")]
     pub time: i64,
+    /// A value is not kept because it is secret or long: what is absent here may have been there.
+    #[serde(rename = "x", default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
 }
 
 /// The log of a stored object, oldest first.
@@ -75,6 +78,7 @@ pub(crate) fn after_write(
         old,
         new,
         time: now.as_secs(),
+        left_out: false,
     };
     let Some((old, entry)) = old else {
         return encoded(&[change(String::new(), None, None)]);
@@ -83,7 +87,9 @@ pub(crate) fn after_write(
     for found in diff::structural(kind.schema.get(), old, new, DIFF_MAX).changes {
         if !is_bookkeeping(&found.path) {
             let shown = |value: Option<Value>| value.filter(|v| !is_secret(kind, &found.path) && is_short(v));
-            log.push(change(found.path.clone(), shown(found.old.clone()), shown(found.new.clone())));
+            let (old, new) = (shown(found.old.clone()), shown(found.new.clone()));
+            let left_out = old.is_some() != found.old.is_some() || new.is_some() != found.new.is_some();
+            log.push(FieldChange { left_out, ..change(found.path.clone(), old, new) });
         }
     }
     encoded(&bounded(log))
@@ -150,6 +156,7 @@ mod tests {
             old: None,
             new: None,
             time,
+            left_out: false,
         }
     }
 

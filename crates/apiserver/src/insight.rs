@@ -89,6 +89,7 @@ fn wish(request: &Request, question: &Value) -> Result<Wish, ApiError> {
     };
     Ok(Wish {
         objects,
+        updates: question.items(&["spec", "updates"]).to_vec(),
         deletions: question.items(&["spec", "deletions"]).iter().map(reference).collect(),
         user: Arc::clone(&request.user),
         manager: manager.to_owned(),

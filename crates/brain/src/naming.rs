@@ -14,16 +14,21 @@ const BASE_MAX: usize = 63 - SUFFIX_LENGTH;
 /// name, so that the second create collides instead of doubling; a new decision gives a new name.
 pub fn child_name<'a>(base: &str, identity: impl IntoIterator<Item = &'a str>) -> String {
     let mut hash = mixed(identity);
-    let mut cut = BASE_MAX.min(base.len());
-    while !base.is_char_boundary(cut) {
-        cut -= 1;
-    }
-    let mut name = base[..cut].to_owned();
+    let mut name = child_base(base).to_owned();
     for _ in 0..SUFFIX_LENGTH {
         name.push(char::from(ALPHABET[(hash % 27) as usize]));
         hash /= 27;
     }
     name
+}
+
+/// What the names of all children with this base begin with.
+pub fn child_base(base: &str) -> &str {
+    let mut cut = BASE_MAX.min(base.len());
+    while !base.is_char_boundary(cut) {
+        cut -= 1;
+    }
+    &base[..cut]
 }
 
 /// A short stand-in for many parts of an identity, so that naming many children at once hashes them only once.

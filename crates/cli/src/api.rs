@@ -125,6 +125,22 @@ impl Api {
         self.call_if(Method::PATCH, &path, "application/apply-patch+yaml", &object, is_new).await
     }
 
+    /// Puts an object in the place of the live one, on the very revision that a plan was worked out on.
+    pub async fn update_planned(&self, object: &Value, change: &planner::Change) -> Result<Value, Refused> {
+        let mut object = object.clone();
+        object.put(&["metadata", "uid"], change.uid.clone());
+        object.put(&["metadata", "resourceVersion"], change.resource_version.clone());
+        let path = format!("{}?fieldManager={MANAGER}", self.address(&object).await?);
+        self.call(Method::PUT, &path, "application/json", &object).await
+    }
+
+    /// Changes an annotation of an object.
+    pub async fn annotate(&self, object: &Value, key: &str, value: &str) -> Result<Value, Refused> {
+        let path = format!("{}?fieldManager={MANAGER}-acknowledge", self.address(object).await?);
+        let patch = json!({"metadata": {"annotations": {key: value}}});
+        self.call(Method::PATCH, &path, "application/merge-patch+json", &patch).await
+    }
+
     /// Deletes an object as a plan has it: the very one, at the very revision.
     pub async fn delete_planned(&self, change: &planner::Change) -> Result<(), Refused> {
         let about = &change.object;

@@ -33,6 +33,8 @@ pub enum Command {
     Blame(crate::reach::ObjectArgs),
     /// Show what happened to an object, as far as its log goes back.
     History(crate::reach::ObjectArgs),
+    /// Take back the last change of an object, or all since a time; shown as a plan first.
+    Undo(crate::undo::UndoArgs),
     /// Show which managers keep taking fields from one another (exit code 2).
     Fights(crate::reports::FightsArgs),
     /// Say why an object is not as it should be (exit code 2, or 3 when it stays so).

@@ -12,6 +12,7 @@ mod reach;
 mod report;
 mod reports;
 mod run;
+mod undo;
 mod up;
 
 use std::process::ExitCode;

@@ -86,7 +86,7 @@ impl PlanFile {
         let deletions: Vec<Reference> = serde_json::from_value(body["deletions"].clone())?;
         let (force, replace) = (body.flag(&["force"]), body.flag(&["replace"]));
         let plan = serde_json::from_value(body["plan"].clone())?;
-        Ok((Wish { objects, deletions, force, replace, inventory: None }, plan))
+        Ok((Wish { objects, updates: Vec::new(), deletions, force, replace, inventory: None }, plan))
     }
 
     /// The objects, with the secret values of the manifests.

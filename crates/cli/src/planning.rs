@@ -84,6 +84,8 @@ pub struct ApplyArgs {
 /// What is wished, as it is sent.
 pub(crate) struct Wish {
     pub objects: Vec<Value>,
+    /// Objects put in the place of live ones as they are.
+    pub updates: Vec<Value>,
     pub deletions: Vec<Reference>,
     pub force: bool,
     pub replace: bool,
@@ -103,10 +105,11 @@ impl std::fmt::Display for Stopped {
 impl std::error::Error for Stopped {}
 
 impl Wish {
-    async fn of(api: &Api, args: &WishArgs) -> Result<Wish, CommandError> {
+    pub(crate) async fn of(api: &Api, args: &WishArgs) -> Result<Wish, CommandError> {
         let objects = manifest::read_all(&args.files)?;
         let mut wish = Wish {
             objects,
+            updates: Vec::new(),
             deletions: Vec::new(),
             force: args.force_conflicts,
             replace: args.replace,
@@ -130,7 +133,7 @@ impl Wish {
 
     /// Asks the server what would happen.
     pub(crate) async fn plan(&self, api: &Api) -> Result<Plan, CommandError> {
-        let spec = json!({"objects": self.objects, "deletions": self.deletions, "fieldManager": "setpoint",
+        let spec = json!({"objects": self.objects, "updates": self.updates, "deletions": self.deletions, "fieldManager": "setpoint",
             "force": self.force, "replace": self.replace});
         let status = api.ask("Plan", "plans", spec).await?;
         Ok(serde_json::from_value(status)?)
@@ -184,28 +187,34 @@ pub(crate) async fn apply(args: &ApplyArgs) -> Result<Ended, CommandError> {
             (wish, now)
         }
     };
+    carry_out(&api, &wish, plan, args.yes).await?;
+    if args.no_wait {
+        return Ok(Ended::Well);
+    }
+    let about: Vec<Reference> = wish.objects.iter().map(placed).collect();
+    reports::wait_for(&api, &about, Duration::from_secs(args.timeout)).await
+}
+
+/// Shows a plan, asks, and does what it says.
+pub(crate) async fn carry_out(api: &Api, wish: &Wish, plan: Plan, yes: bool) -> Result<(), CommandError> {
     print(&plan, Form::Text)?;
     if plan.summary().refused > 0 {
         return Err(
             Stopped("the plan cannot be performed: see what would be refused; nothing was written".to_owned()).into()
         );
     }
-    if !plan.is_empty() && !args.yes && !agreed()? {
+    if !plan.is_empty() && !yes && !agreed()? {
         return Err(Stopped("not agreed; nothing was written".to_owned()).into());
     }
     if let Some(inventory) = &wish.inventory {
         // Before the first write: what is made must be known, whatever happens then.
-        inventory.write(&api, &inventory.with(&wish.objects)).await?;
+        inventory.write(api, &inventory.with(&wish.objects)).await?;
     }
-    perform(&api, &wish, plan).await?;
+    perform(api, wish, plan).await?;
     if let Some(inventory) = &wish.inventory {
-        inventory.write(&api, &Inventory::references(&wish.objects)).await?;
+        inventory.write(api, &Inventory::references(&wish.objects)).await?;
     }
-    if args.no_wait {
-        return Ok(Ended::Well);
-    }
-    let about: Vec<Reference> = wish.objects.iter().map(placed).collect();
-    reports::wait_for(&api, &about, Duration::from_secs(args.timeout)).await
+    Ok(())
 }
 
 /// The object's own words, with the namespace that is meant when none is said.

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+use meta::ObjectExt;
 use planner::{Blame, Class, Diagnosis, DriftReport, Fight, FightReport, Past, Reference, text};
 use serde_json::{Value, json};
 
 use crate::api::{Api, Refused};
 use crate::manifest;
-use crate::planning::{Stopped, WishArgs, placed};
+use crate::planning::{Stopped, Wish, WishArgs, carry_out, placed};
 use crate::reach::{Form, ObjectArgs, ReachArgs, find};
 use crate::report::{CommandError, Ended};
 
@@ -17,12 +18,71 @@ const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// Options of `drift`.
 #[derive(Debug, clap::Args)]
+#[command(args_conflicts_with_subcommands = true)]
 pub struct DriftArgs {
+    #[command(subcommand)]
+    pub command: Option<DriftCommand>,
     #[command(flatten)]
     pub wish: WishArgs,
+    /// Make it as declared again: plan that, ask, and do it.
+    #[arg(long)]
+    pub fix: bool,
+    /// Do not ask.
+    #[arg(long)]
+    pub yes: bool,
     /// How to print.
     #[arg(short = 'o', long, value_enum, default_value_t = Form::Text)]
     pub output: Form,
+}
+
+/// What else to do about drift.
+#[derive(Debug, clap::Subcommand)]
+pub enum DriftCommand {
+    /// Say that the drift of one field is known: it raises no exit code for a while.
+    Ack(AckArgs),
+}
+
+/// Options of `drift ack`.
+#[derive(Debug, clap::Args)]
+pub struct AckArgs {
+    /// KIND/NAME, as kubectl takes it.
+    pub object: String,
+    /// The field, as drift prints it.
+    pub field: String,
+    /// For how long: 90m, 12h, 7d.
+    #[arg(long = "for", value_name = "DURATION", default_value = "7d")]
+    pub span: String,
+    /// Its namespace.
+    #[arg(short = 'n', long, default_value = "default")]
+    pub namespace: String,
+    #[command(flatten)]
+    pub reach: ReachArgs,
+}
+
+/// Runs `drift ack`.
+async fn acknowledge(args: &AckArgs) -> Result<Ended, CommandError> {
+    let bad = || Stopped(format!("{:?} is no duration: say 90m, 12h or 7d", args.span));
+    let (number, unit) = args.span.split_at(args.span.len().saturating_sub(1));
+    let seconds = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(bad().into()),
+    };
+    let span = number.parse::<u64>().ok().and_then(|number| number.checked_mul(seconds)).ok_or_else(bad)?;
+    let until = clock::Clock::now(&clock::SystemClock::new()).after(Duration::from_secs(span)).to_rfc3339();
+    let api = args.reach.open()?;
+    let about = find(&api, &args.object, &args.namespace).await?;
+    let named = json!({"apiVersion": about.api_version, "kind": about.kind,
+        "metadata": {"name": about.name, "namespace": about.namespace}});
+    let live = api.get(&api.address(&named).await?).await?;
+    let known = live.annotation(planner::ACKNOWLEDGED).and_then(|text| serde_json::from_str::<Value>(text).ok());
+    let mut known = known.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    known[args.field.as_str()] = json!(until);
+    api.annotate(&named, planner::ACKNOWLEDGED, &known.to_string()).await?;
+    println!("{} {}: known until {until}", text::title(&about), args.field);
+    Ok(Ended::Well)
 }
 
 /// Options of `fights`.
@@ -57,14 +117,17 @@ pub struct WaitArgs {
 }
 
 fn as_json(kind: &str, mut value: Value) -> Result<(), CommandError> {
-    meta::ObjectExt::put(&mut value, &["apiVersion"], planner::API_VERSION);
-    meta::ObjectExt::put(&mut value, &["kind"], kind);
+    value.put(&["apiVersion"], planner::API_VERSION);
+    value.put(&["kind"], kind);
     println!("{}", serde_json::to_string_pretty(&value)?);
     Ok(())
 }
 
 /// Runs `drift`. Drift has an exit code of its own.
 pub(crate) async fn drift(args: &DriftArgs) -> Result<Ended, CommandError> {
+    if let Some(DriftCommand::Ack(args)) = &args.command {
+        return acknowledge(args).await;
+    }
     let api = args.wish.reach.open()?;
     let objects = manifest::read_all(&args.wish.files)?;
     if objects.is_empty() {
@@ -75,6 +138,12 @@ pub(crate) async fn drift(args: &DriftArgs) -> Result<Ended, CommandError> {
     match args.output {
         Form::Json => as_json("Drift", answer)?,
         Form::Text => tell_drift(&report),
+    }
+    if args.fix && report.has_drifted() {
+        let wish = Wish { force: true, ..Wish::of(&api, &args.wish).await? };
+        let plan = wish.plan(&api).await?;
+        carry_out(&api, &wish, plan, args.yes).await?;
+        return Ok(Ended::Well);
     }
     Ok(if report.has_drifted() { Ended::Changes } else { Ended::Well })
 }
@@ -109,6 +178,7 @@ fn class_text(class: Class) -> &'static str {
         Class::Autoscaler => "chosen by an autoscaler, no drift",
         Class::Defaulting => "filled in by the server",
         Class::NotYetApplied => "declared but not applied yet",
+        Class::Acknowledged => "known",
     }
 }
 
@@ -163,7 +233,7 @@ pub(crate) async fn history(args: &ObjectArgs) -> Result<Ended, CommandError> {
 
 fn past_text(past: &Past) -> String {
     let shown = |value: &Option<Value>| value.as_ref().map_or("absent".to_owned(), text::value);
-    let Past { path, manager, user, verb, time, old, new } = past;
+    let Past { path, manager, user, verb, time, old, new, .. } = past;
     match &**path {
         "" => format!("{time}  created by {user} with {manager}"),
         path => format!("{time}  {path}: {} -> {}  by {user} with {manager} ({verb})", shown(old), shown(new)),

@@ -25,6 +25,7 @@ pub fn run(args: Args) -> Result<Ended, CommandError> {
         Command::Drift(args) => return ask(reports::drift(&args)),
         Command::Blame(args) => return ask(reports::blame(&args)),
         Command::History(args) => return ask(reports::history(&args)),
+        Command::Undo(args) => return ask(crate::undo::undo(&args)),
         Command::Fights(args) => return ask(reports::fights(&args)),
         Command::Why(args) => return ask(reports::why(&args)),
         Command::Wait(args) => return ask(reports::wait(&args)),

@@ -15,8 +15,10 @@ mod pod;
 mod spec;
 mod tally;
 
+use std::collections::BTreeSet;
+
 use brain::facts::{Pod, Seen};
-use brain::{Action, Brain, Def, Note, Object, Outcome, Resource, View, Watch};
+use brain::{Action, Brain, Def, Note, Object, Outcome, Resource, View, Watch, child_base};
 use meta::labels::Selector;
 use meta::{ObjectExt, Time, condition};
 use serde_json::{Value, json};
@@ -32,8 +34,6 @@ use crate::wakes;
 pub(crate) const JOBS: Resource = Resource::new("batch", "v1", "jobs");
 pub(crate) const COLLECTION: &str = "batch/jobs";
 const SELF: &str = "kubernetes.io/job-controller";
-/// The prefix of a pod's name that its job's name makes at most, see `brain::child_name`.
-const BASE_MAX: usize = 58;
 
 /// The controller.
 pub struct JobController;
@@ -62,6 +62,8 @@ pub struct Observed {
     transfers: Vec<Transfer>,
     /// Pods of a Job of this name that is no more, still held for it: target and the finalizers that stay.
     strays: Vec<(Target, Vec<String>)>,
+    /// Names that new pods cannot have, those of pods that the Job let go of too.
+    taken: BTreeSet<String>,
 }
 
 /// Every effect.
@@ -131,7 +133,8 @@ impl Brain for JobController {
         }
         let Claimed { mine, transfers } = job.as_ref().map_or_else(Claimed::default, |job| claimed(view, job));
         let pods = mine.into_iter().map(|object| JobPod::of(&Seen::<Pod>::from(object))).collect();
-        Some((Desired { job }, Observed { pods, transfers, strays }))
+        let taken = job.as_ref().map(|job| pods::taken_names(view, &owner(job))).unwrap_or_default();
+        Some((Desired { job }, Observed { pods, transfers, strays, taken }))
     }
 
     fn absent_roots(view: &View) -> Vec<Key> {
@@ -148,7 +151,7 @@ impl Brain for JobController {
                 let transfers = observed.transfers.iter().take(BURST_MAX).cloned();
                 Outcome { steps: transfers.map(Step::Transfer).collect(), ..Outcome::rest() }
             }
-            Some(job) => decide::decide(job, &observed.pods, now),
+            Some(job) => decide::decide(job, &observed.pods, &observed.taken, now),
             None => Outcome::rest(),
         };
         outcome.steps.extend((0..observed.strays.len()).map(Step::ReleaseStray));
@@ -244,11 +247,7 @@ fn is_foreign(job: &Value) -> bool {
 /// Held pods whose controller is a Job of this name with another uid; and the held pod of this very name that nobody
 /// controls any more (its Job let it go as an orphan before the Job's controller came to it).
 fn strays(view: &View, namespace: &str, name: &str, uid: &str) -> Vec<(Target, Vec<String>)> {
-    let mut cut = name.len().min(BASE_MAX);
-    while !name.is_char_boundary(cut) {
-        cut -= 1;
-    }
-    let prefix = format!("{namespace}/{}", &name[..cut]);
+    let prefix = format!("{namespace}/{}", child_base(name));
     let pods = view.snapshot().range(pods::COLLECTION, &prefix, "");
     let pods = pods.map(|(item, entry)| Object::new(Key::new(pods::COLLECTION, item.clone()), entry.clone()));
     let is_stray = |pod: &Object| {

@@ -107,14 +107,13 @@ impl Brain for PodGarbageCollector {
         let outcome = outcome.note(Why::Goes(cause));
         let is_released = observed.object.is_deleting()
             && observed.object.int(&["metadata", "deletionGracePeriodSeconds"]).unwrap_or(0) == 0;
-        if is_released {
-            // Only finalizers hold it now.
-            return outcome;
-        }
-        match message(cause).filter(|_| !observed.is_finished) {
-            Some(message) => outcome.step(Step::Fail(failed(&observed.object, message, now))).step(Step::Delete),
-            None => outcome.step(Step::Delete),
-        }
+        // Whoever holds it with a finalizer may wait for its end (a Job that replaces what has failed), and nobody else
+        // will say that it has come.
+        let outcome = match observed.is_finished {
+            false => outcome.step(Step::Fail(failed(&observed.object, message(cause), now))),
+            true => outcome,
+        };
+        if is_released { outcome } else { outcome.step(Step::Delete) }
     }
 
     fn check(desired: &Desired, _: &Observed, outcome: &Outcome<Step, Why>) -> Result<(), String> {
@@ -177,10 +176,12 @@ fn is_surplus(view: &View, pod: &Seen<Pod>) -> bool {
     ages.iter().take(surplus).any(|(_, key)| *key == pod.object.key)
 }
 
-fn failed(pod: &Value, message: &'static str, now: Time) -> Value {
+fn failed(pod: &Value, message: Option<&'static str>, now: Time) -> Value {
     let mut new = pod.clone();
     new.put(&["status", "phase"], "Failed");
-    condition::set(&mut new, Condition::new("DisruptionTarget", "True", "DeletionByPodGC", message), now);
+    if let Some(message) = message {
+        condition::set(&mut new, Condition::new("DisruptionTarget", "True", "DeletionByPodGC", message), now);
+    }
     new
 }
 
@@ -236,6 +237,20 @@ mod tests {
         world.follow();
         let lost = world.get(COLLECTION, "a", "lost").unwrap();
         assert_eq!((lost.text(&["status", "phase"]), condition::is_true(&lost, "DisruptionTarget")), ("Failed", true));
+    }
+
+    #[test]
+    fn an_unbound_pod_that_is_held_while_it_goes_has_failed() {
+        let mut world = world();
+        world.edit(COLLECTION, "a", "new", |pod| {
+            pod.put(&["metadata", "finalizers"], json!(["x.io/wait"]));
+            pod.put(&["status", "phase"], "Pending");
+        });
+        world.delete(COLLECTION, "a", "new", None);
+        world.settle();
+        let held = world.get(COLLECTION, "a", "new").unwrap();
+        assert_eq!(held.text(&["status", "phase"]), "Failed");
+        assert_eq!(world.follow(), Vec::<String>::new());
     }
 
     #[test]

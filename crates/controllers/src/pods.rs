@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use brain::facts::{Pod, Seen};
-use brain::{Resource, View, child_name, fingerprint};
+use brain::{Resource, View, child_base, child_name, fingerprint};
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 
@@ -73,7 +73,8 @@ pub(crate) fn from_template(template: &Value, name: &str, owner: &Owner) -> Valu
 
 /// The names in the owner's namespace that its pods' generated names might meet.
 pub(crate) fn taken_names(view: &View, owner: &Owner) -> BTreeSet<String> {
-    let prefix = format!("{}/{}-", owner.target.namespace, owner.target.name);
+    let base = format!("{}-", owner.target.name);
+    let prefix = format!("{}/{}", owner.target.namespace, child_base(&base));
     let namespace = owner.target.namespace.len() + 1;
     view.snapshot()
         .range(COLLECTION, &prefix, "")

@@ -78,6 +78,9 @@ pub struct Past {
     /// After.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new: Option<Value>,
+    /// A value was not kept: what is absent here may have been there.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub left_out: bool,
 }
 
 impl Past {
@@ -90,6 +93,7 @@ impl Past {
             time: Time::from_secs(change.time).to_rfc3339(),
             old: change.old.clone(),
             new: change.new.clone(),
+            left_out: change.left_out,
         }
     }
 }
@@ -152,6 +156,7 @@ mod tests {
             old: None,
             new: None,
             time,
+            left_out: false,
         };
         let log =
             [change("", 1), change("spec.template", 2), change("spec.replicas", 3), change("spec.replicasets", 4)];

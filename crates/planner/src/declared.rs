@@ -26,6 +26,8 @@ const JSON: &str = "application/json";
 pub struct Wish {
     /// The objects, as their manifests say them.
     pub objects: Vec<Value>,
+    /// Objects to be put in the place of live ones as they are, whoever owns their fields: what undo does.
+    pub updates: Vec<Value>,
     /// What was declared before and is no more.
     pub deletions: Vec<Reference>,
     /// Who asks. The plan shows nothing that this user may not read.
@@ -58,6 +60,9 @@ pub(crate) fn perform(troupe: &mut Troupe, wish: &Wish) -> Vec<(Option<Key>, Cha
         }
         last = rank;
         told.push(apply(troupe, wish, object));
+    }
+    for object in &wish.updates {
+        told.push(update(troupe, wish, object));
     }
     let mut deletions: Vec<(u16, &Reference)> = wish
         .deletions
@@ -117,6 +122,39 @@ fn apply(troupe: &mut Troupe, wish: &Wish, object: &Value) -> (Option<Key>, Chan
             Some(before) if is_immutable(&error) => replace(troupe, wish, &placed, &before, &mut change, &error),
             _ => change = refuse(change, &placed, &error),
         },
+    }
+    (Some(placed.key), change)
+}
+
+/// Puts a whole object in the place of a live one.
+fn update(troupe: &mut Troupe, wish: &Wish, object: &Value) -> (Option<Key>, Change) {
+    let mut change = Change::new(Action::Refuse, Reference::of(object));
+    let placed = match place(&troupe.fork.catalog(), object) {
+        Ok(placed) => placed,
+        Err(why) => {
+            change.reason = why;
+            return (None, change);
+        }
+    };
+    let before = match read(troupe, wish, &placed) {
+        Ok(Some(before)) => before,
+        Ok(None) => {
+            change.reason = "it is not there".to_owned();
+            return (None, change);
+        }
+        Err(error) => return (None, refuse(change, &placed, &error)),
+    };
+    let path = format!("{}?fieldManager={}", placed.path, wish.manager);
+    let body = serde_json::to_vec(&placed.object).unwrap_or_default().into();
+    let asked = asked(wish, "PUT", &path, JSON, body);
+    match troupe.fork.ask(&asked) {
+        Ok((_, warnings)) => {
+            change.warnings = warnings;
+            let after = read(troupe, wish, &placed).ok().flatten();
+            change.tell(&placed.kind, Some(&before), after.as_ref());
+            change.action = if change.fields.is_empty() { Action::Keep } else { Action::Update };
+        }
+        Err(error) => change = refuse(change, &placed, &error),
     }
     (Some(placed.key), change)
 }

@@ -1,6 +1,7 @@
 //! Where the world differs from what is declared, and who made it so. The fields are those that apply would change (the
 //! same fork, the same request), the names come from the change log of each object.
 
+use meta::{ObjectExt, Time};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -81,7 +82,12 @@ pub enum Class {
     Defaulting,
     /// The declaration is newer than the last apply: to be applied, not drift.
     NotYetApplied,
+    /// Somebody said that it is known and will be dealt with.
+    Acknowledged,
 }
+
+/// On a live object: drift of fields that is known, as a JSON map from path to the time until when.
+pub const ACKNOWLEDGED: &str = "setpoint.dev/drift-acknowledged";
 
 impl DriftReport {
     /// Whether somebody else changed something that is declared.
@@ -93,18 +99,29 @@ impl DriftReport {
 
 /// Compares what is declared with the world.
 pub fn drift(world: &World, wish: &Wish) -> DriftReport {
-    let wish = Wish { force: true, replace: false, deletions: Vec::new(), ..wish.clone() };
+    let wish = Wish { force: true, replace: false, deletions: Vec::new(), updates: Vec::new(), ..wish.clone() };
     let mut troupe = Troupe::new(Fork::of(world), world.view.clone(), Limits::default());
     let told = declared::perform(&mut troupe, &wish);
     let compared = told.len();
     let objects = told.into_iter().filter_map(|(key, change)| {
-        let log = key.and_then(|key| world.view.get_key(&key)).map(|object| api::change_log(object.entry()));
-        drifted(change, &log.unwrap_or_default(), &wish.manager)
+        let live = key.and_then(|key| world.view.get_key(&key));
+        let log = live.as_ref().map(|object| api::change_log(object.entry())).unwrap_or_default();
+        let known = live.map(|object| acknowledged(&object.tree(), world.now)).unwrap_or_default();
+        drifted(change, &log, &wish.manager, &known)
     });
     DriftReport { objects: objects.collect(), compared }
 }
 
-fn drifted(change: Change, log: &[FieldChange], manager: &str) -> Option<Drifted> {
+/// The fields of an object whose drift is known now.
+fn acknowledged(object: &Value, now: Time) -> Vec<String> {
+    let told =
+        object.annotation(ACKNOWLEDGED).and_then(|text| serde_json::from_str::<Value>(text).ok()).unwrap_or_default();
+    let is_open = |until: &Value| until.as_str().and_then(Time::parse).is_some_and(|until| now < until);
+    let fields = told.as_object().into_iter().flatten().filter(|(_, until)| is_open(until));
+    fields.map(|(path, _)| path.clone()).collect()
+}
+
+fn drifted(change: Change, log: &[FieldChange], manager: &str, known: &[String]) -> Option<Drifted> {
     let kept = change.kept.iter().map(|kept| DriftedField {
         path: kept.path.clone(),
         declared: Some(kept.declared.clone()),
@@ -123,7 +140,7 @@ fn drifted(change: Change, log: &[FieldChange], manager: &str) -> Option<Drifted
                 path: field.path.clone(),
                 declared: field.new.clone(),
                 live: field.old.clone(),
-                class: class_of(last, manager),
+                class: if known.contains(&field.path) { Class::Acknowledged } else { class_of(last, manager) },
                 manager: String::new(),
                 user: String::new(),
                 verb: String::new(),
@@ -135,7 +152,7 @@ fn drifted(change: Change, log: &[FieldChange], manager: &str) -> Option<Drifted
                     manager: last.manager.clone(),
                     user: last.user.clone(),
                     verb: last.verb.clone(),
-                    time: meta::Time::from_secs(last.time).to_rfc3339(),
+                    time: Time::from_secs(last.time).to_rfc3339(),
                     ..told
                 },
             }

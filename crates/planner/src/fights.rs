@@ -124,7 +124,7 @@ fn fight(path: &str, changes: &[&FieldChange]) -> Option<Fight> {
     // The fight is what goes on: the newest run of changes that each take back the one before.
     let run = changes.windows(3).rev().take_while(|three| takes_back(three[0], three[1], three[2])).count();
     let fought = &changes[changes.len().saturating_sub(run + 2)..];
-    let is_told = fought.iter().all(|change| change.new.is_some());
+    let is_told = fought.iter().all(|change| !change.left_out);
     if run < if is_told { REVERSALS_MIN } else { HANDS_MIN } {
         return None;
     }
@@ -218,6 +218,7 @@ mod tests {
             old: None,
             new: Some(value),
             time,
+            left_out: false,
         }
     }
 

@@ -20,7 +20,7 @@ fn admin() -> Arc<UserInfo> {
 
 fn wish(objects: Vec<Value>) -> Wish {
     let manager = "setpoint".to_owned();
-    Wish { objects, deletions: Vec::new(), user: admin(), manager, force: false, replace: false }
+    Wish { objects, updates: Vec::new(), deletions: Vec::new(), user: admin(), manager, force: false, replace: false }
 }
 
 fn empty() -> World {
@@ -45,8 +45,13 @@ fn node(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}})
 }
 
-/// Two ready nodes, the usual namespaces and roles.
+/// Two ready nodes, the usual namespaces and roles. Made once.
 fn cluster() -> World {
+    static CLUSTER: std::sync::LazyLock<World> = std::sync::LazyLock::new(make_cluster);
+    World { view: CLUSTER.view.clone(), catalog: Arc::clone(&CLUSTER.catalog), now: CLUSTER.now }
+}
+
+fn make_cluster() -> World {
     let namespaces = |mark: &str| {
         let one = |name| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": {"mark": mark}}});
         ["default", "kube-system", "kube-public", "kube-node-lease"].map(one).to_vec()
@@ -232,4 +237,89 @@ fn nobody_learns_what_they_may_not_read() {
     assert_eq!(plan.changes[0].action, Action::Refuse);
     assert!(plan.changes[0].fields.is_empty());
     assert!(plan.changes[0].reason.contains("forbidden"), "{}", plan.changes[0].reason);
+}
+
+/// A world on which managers write by turns, at these seconds: manager, path of the field, value.
+fn written(writes: &[(u64, &str, &str, Value)]) -> World {
+    let world = after(&cluster(), vec![web(2, "web:1")]);
+    let mut fork = crate::Fork::of(&world);
+    let (user, begun) = (admin(), world.now);
+    for (second, manager, path, value) in writes {
+        fork.set_now(begun.after(std::time::Duration::from_secs(*second)));
+        let body = path.split('.').rev().fold(value.clone(), |below, step| json!({step: below}));
+        let path = format!("/apis/apps/v1/namespaces/default/deployments/web?fieldManager={manager}");
+        let asked = api::Asked {
+            user: &user,
+            agent: manager,
+            method: "PATCH",
+            path: &path,
+            content_type: "application/merge-patch+json",
+            body: serde_json::to_vec(&body).expect("JSON").into(),
+        };
+        fork.ask(&asked).map(|_| ()).expect("written");
+    }
+    World { view: View::of(fork.snapshot()), catalog: fork.catalog(), now: fork.now() }
+}
+
+fn fought(world: &World) -> Vec<(String, usize, Vec<String>)> {
+    let report = crate::fights(world, "", &|_, _| true);
+    let told = |fight: crate::Fight| {
+        let sides = fight.sides.into_iter().map(|side| side.manager).collect();
+        (fight.path, fight.rounds, sides)
+    };
+    report.fights.into_iter().map(told).collect()
+}
+
+#[test]
+fn slow_and_fast_fights_are_named_within_three_rounds() {
+    let fight = |period: fn(u64) -> u64, rounds: u64| -> Vec<(u64, &str, &str, Value)> {
+        let side = |n: u64| if n % 2 == 0 { ("gitops", json!(3)) } else { ("scaler", json!(7)) };
+        (0..rounds).map(|n| (period(n), side(n).0, "spec.replicas", side(n).1)).collect()
+    };
+    for period in [|n| n * 1_800, |n| n / 5] {
+        assert_eq!(fought(&written(&fight(period, 3))), [], "two rounds may be anything");
+        let named = fought(&written(&fight(period, 4)));
+        assert_eq!(named, [("spec.replicas".to_owned(), 4, vec!["scaler".to_owned(), "gitops".to_owned()])]);
+    }
+}
+
+#[test]
+fn rollouts_ramps_and_changes_of_leader_are_no_fights() {
+    let image = |version: i64| json!([{"name": "web", "image": format!("web:{version}")}]);
+    let rollouts = [2, 3, 2, 3].iter().enumerate();
+    let rollouts: Vec<_> = rollouts
+        .map(|(n, version)| (n as u64 * 60, "setpoint", "spec.template.spec.containers", image(*version)))
+        .collect();
+    assert_eq!(fought(&written(&rollouts)), []);
+    let ramp = [1, 2, 4, 2, 4, 2].iter().enumerate();
+    let ramp: Vec<_> = ramp.map(|(n, size)| (n as u64 * 15, "scaler", "spec.replicas", json!(size))).collect();
+    assert_eq!(fought(&written(&ramp)), []);
+    let leader = |n: u64| if n < 4 { "one" } else { "other" };
+    let renewals: Vec<_> = (0..8)
+        .map(|n| (n * 15, leader(n), "metadata.annotations.leader", json!(format!("{} {n}", leader(n)))))
+        .collect();
+    assert_eq!(fought(&written(&renewals)), []);
+}
+
+#[test]
+fn an_autoscaler_and_a_manifest_are_named_before_they_fight() {
+    let scaler = |name: &str| {
+        json!({"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": name},
+        "spec": {"minReplicas": 1, "maxReplicas": 5, "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}}})
+    };
+    let world = after(&cluster(), vec![web(2, "web:1"), scaler("one"), scaler("two")]);
+    let risks = crate::fights(&world, "default", &|_, _| true).risks;
+    let told: Vec<&str> = risks.iter().map(|risk| &*risk.message).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert!(told[0].contains("2 autoscalers have the same target"), "{told:?}");
+    assert!(risks[1].parties.contains(&"setpoint".to_owned()), "{risks:?}");
+}
+
+#[test]
+fn nothing_to_stop_a_plan_is_bounded() {
+    let world = cluster();
+    let limits = Limits { turns_max: 3, ..Limits::default() };
+    let plan = plan(&world, &wish(vec![web(3, "web:1")]), limits);
+    assert!(!plan.rest.reached);
+    assert!(plan.rest.message.contains("no end"), "{}", plan.rest.message);
 }

@@ -35,7 +35,8 @@ pub(super) fn known_reason(reason: &str) -> &'static str {
     KNOWN.into_iter().find(|known| *known == reason).unwrap_or("Failed")
 }
 
-pub(super) fn decide(job: &Job, pods: &[JobPod], now: Time) -> Outcome<Step, Why> {
+/// `taken`: the names of all pods there that might stand in the way of new ones, released ones too.
+pub(super) fn decide(job: &Job, pods: &[JobPod], taken: &BTreeSet<String>, now: Time) -> Outcome<Step, Why> {
     let tally = Tally::of(&job.spec, &job.status, pods);
     let mut outcome = Outcome::rest();
     let end = told_end(&job.object).or_else(|| new_end(job, pods, &tally, now));
@@ -43,7 +44,7 @@ pub(super) fn decide(job: &Job, pods: &[JobPod], now: Time) -> Outcome<Step, Why
     if end.is_some() {
         changes.extend(tally.active.iter().map(|place| delete(pods, *place)));
     } else if !job.is_deleting {
-        let (steps, wake) = manage(job, pods, &tally, now);
+        let (steps, wake) = manage(job, pods, taken, &tally, now);
         changes = steps;
         if let Some(wake) = wake {
             outcome = outcome.wake_at(wake).note(Why::BackingOff);
@@ -125,7 +126,7 @@ fn completion(job: &Job, tally: &Tally) -> Option<End> {
 }
 
 /// Deletions or creations of pods, and when to try again.
-fn manage(job: &Job, pods: &[JobPod], tally: &Tally, now: Time) -> (Vec<Step>, Option<Time>) {
+fn manage(job: &Job, pods: &[JobPod], taken: &BTreeSet<String>, tally: &Tally, now: Time) -> (Vec<Step>, Option<Time>) {
     let active = length(tally.active.len());
     let wanted = if job.spec.is_suspended { 0 } else { wanted(job, tally, active) };
     let surplus = surplus(job, pods, tally, usize::try_from(active - wanted).unwrap_or(0));
@@ -143,8 +144,11 @@ fn manage(job: &Job, pods: &[JobPod], tally: &Tally, now: Time) -> (Vec<Step>, O
             return (Vec::new(), Some(retry));
         }
     }
-    let (new, wake) =
-        if job.spec.is_indexed { indexed(job, pods, tally, missing, now) } else { (plain(job, pods, missing), None) };
+    let (new, wake) = if job.spec.is_indexed {
+        indexed(job, pods, taken, tally, missing, now)
+    } else {
+        (plain(job, pods, taken, missing), None)
+    };
     (new.into_iter().map(Step::Create).collect(), wake)
 }
 
@@ -186,17 +190,23 @@ fn surplus(job: &Job, pods: &[JobPod], tally: &Tally, count: usize) -> Vec<usize
     going
 }
 
-fn plain(job: &Job, pods: &[JobPod], count: usize) -> Vec<NewPod> {
-    let taken: BTreeSet<&str> = pods.iter().map(|pod| &*pod.target.name).collect();
+fn plain(job: &Job, pods: &[JobPod], taken: &BTreeSet<String>, count: usize) -> Vec<NewPod> {
     let seen = fingerprint(pods.iter().map(|pod| &*pod.target.uid));
     let base = format!("{}-", job.target.name);
     let names = (0..count + taken.len()).map(|n| child_name(&base, [&*job.target.uid, &*seen, &*n.to_string()]));
     let mut used = BTreeSet::new();
-    let fresh = names.filter(|name| !taken.contains(&**name) && used.insert(name.clone())).take(count);
+    let fresh = names.filter(|name| !taken.contains(name) && used.insert(name.clone())).take(count);
     fresh.map(|name| NewPod { name, index: None, failures: None }).collect()
 }
 
-fn indexed(job: &Job, pods: &[JobPod], tally: &Tally, count: usize, now: Time) -> (Vec<NewPod>, Option<Time>) {
+fn indexed(
+    job: &Job,
+    pods: &[JobPod],
+    taken: &BTreeSet<String>,
+    tally: &Tally,
+    count: usize,
+    now: Time,
+) -> (Vec<NewPod>, Option<Time>) {
     let occupies = |pod: &&JobPod| pod.is_active() || (job.spec.replaces_failed_only && pod.is_terminating());
     let occupied: BTreeSet<i64> = pods.iter().filter(occupies).filter_map(|pod| pod.index).collect();
     let is_pending = |index: &i64| {
@@ -216,8 +226,10 @@ fn indexed(job: &Job, pods: &[JobPod], tally: &Tally, count: usize, now: Time) -
             continue;
         }
         let seen = fingerprint(by_index.get(&index).into_iter().flatten().copied());
-        let name =
-            child_name(&format!("{}-{index}-", job.target.name), [&*job.target.uid, &*index.to_string(), &*seen]);
+        let base = format!("{}-{index}-", job.target.name);
+        let mut names = (0..=taken.len())
+            .map(|n| child_name(&base, [&*job.target.uid, &*index.to_string(), &*seen, &*n.to_string()]));
+        let Some(name) = names.find(|name| !taken.contains(name)) else { continue };
         new.push(NewPod { name, index: Some(index), failures: failures_before(job, delayed) });
     }
     (new, wake)

@@ -301,6 +301,23 @@ fn orphans_that_match_are_adopted_and_pods_that_do_not_are_released() {
 }
 
 #[test]
+fn a_pod_that_was_let_go_of_is_replaced_beside_it() {
+    for spec in [json!({"parallelism": 1}), json!({"completionMode": "Indexed", "completions": 2, "parallelism": 2})] {
+        let mut world = world(spec);
+        world.edit(COLLECTION, "a", "sum", |job| {
+            job.put(&["spec", "selector"], json!({"matchLabels": {"job-name": "sum"}}));
+        });
+        world.settle();
+        let before = world.names(pods::COLLECTION);
+        let name = before[0].rsplit('/').next().unwrap().to_owned();
+        world.edit(pods::COLLECTION, "a", &name, |pod| pod.put(&["metadata", "labels"], json!({"job-name": "other"})));
+        world.follow();
+        assert_eq!(world.names(pods::COLLECTION).len(), before.len() + 1);
+        assert_eq!(world.follow(), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn a_foreign_job_is_left_alone() {
     let mut world = world(json!({"managedBy": "x.io/queue"}));
     assert_eq!(world.settle(), Vec::<String>::new());

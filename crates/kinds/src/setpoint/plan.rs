@@ -13,6 +13,7 @@ pub fn def() -> KindDef {
     let flag = json!({"type": "boolean"});
     let spec = json!({
         "objects": manifests(),
+        "updates": manifests(),
         "deletions": {"type": "array", "items": reference()},
         "fieldManager": {"type": "string"},
         "force": flag, "replace": flag,
