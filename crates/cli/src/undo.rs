@@ -61,9 +61,10 @@ pub(crate) async fn undo(args: &UndoArgs) -> Result<Ended, CommandError> {
 
 /// The changes to take back: of each field the oldest, whose value before is the one to restore.
 fn chosen(history: &[Past], to: Option<Time>) -> BTreeMap<&str, &Past> {
-    // What controllers write follows from what is desired, and follows again.
+    // What controllers write follows from what is desired, and follows again; to acknowledge drift changes nothing.
+    let is_other = |past: &Past| past.path.is_empty() || past.path.contains(planner::ACKNOWLEDGED);
     let is_desired =
-        |past: &&Past| !past.path.is_empty() && !past.path.starts_with("status") && !past.user.starts_with("system:");
+        |past: &&Past| !is_other(past) && !past.path.starts_with("status") && !past.user.starts_with("system:");
     let desired: Vec<&Past> = history.iter().filter(is_desired).collect();
     let Some(last) = desired.last() else { return BTreeMap::new() };
     let is_meant = |past: &Past| match to {
