@@ -329,6 +329,11 @@ async fn step(api: &Api, wish: &Wish, change: &Change) -> Result<(), Refused> {
     if change.action == Action::Delete {
         return Ok(());
     }
+    if let Some(object) = wish.updates.iter().find(|object| placed(object) == change.object) {
+        api.update_planned(object, change).await?;
+        println!("{title} changed");
+        return Ok(());
+    }
     let declared =
         wish.objects.iter().find(|object| placed(object) == change.object || Reference::of(object) == change.object);
     let Some(object) = declared else { return Ok(()) };

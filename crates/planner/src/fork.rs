@@ -166,7 +166,10 @@ impl Fork {
         for op in &txn.ops {
             let (store::Op::Put { key, .. } | store::Op::Delete { key, .. }) = op;
             let hands = self.hands.entry(key.clone()).or_default();
-            hands.writer = manager();
+            // Whoever only observes does not change what is told of an object.
+            if request.target.subresource != "status" || hands.writer.is_empty() {
+                hands.writer = manager();
+            }
             if before.get_key(key).is_none() {
                 hands.maker = Some(manager());
             }
