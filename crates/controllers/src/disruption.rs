@@ -88,7 +88,13 @@ impl Brain for DisruptionController {
         let object = budget.tree();
         let selector = Selector::from_label_selector(object.at(&["spec", "selector"])).unwrap_or(Selector::nothing());
         let is_covered = |pod: &Object| selector.matches(&pod.meta().labels);
-        let pods = view.list(PODS, &budget.meta().namespace).into_iter().filter(is_covered).map(Seen::<Pod>::from);
+        let namespace = &*budget.meta().namespace;
+        let exact = object.map(&["spec", "selector", "matchLabels"]).and_then(|pairs| pairs.iter().next());
+        let candidates = match exact {
+            Some((key, value)) => view.pods_labelled(namespace, key, value.as_str().unwrap_or_default()),
+            None => view.list(PODS, namespace),
+        };
+        let pods = candidates.into_iter().filter(is_covered).map(Seen::<Pod>::from);
         // Ended pods are nobody's health any more, but their owners still count.
         let pods: Vec<Seen<Pod>> = pods.collect();
         let expected = expected(view, &object, &pods);

@@ -12,7 +12,6 @@ use store::{Event, Key};
 
 /// Where Services are stored.
 pub(crate) const SERVICES: &str = "core/services";
-const PODS: &str = "core/pods";
 const NODES: &str = "core/nodes";
 const ZONE: &str = "topology.kubernetes.io/zone";
 
@@ -94,10 +93,13 @@ pub(crate) fn observe(view: &View, object: &Object) -> Option<(Service, Vec<Back
     if tree.text(&["spec", "type"]) == "ExternalName" {
         return None;
     }
+    let (key, value) = selector.iter().next()?;
+    let (key, value) = (key.clone(), value.as_str().unwrap_or_default().to_owned());
     let selector = Selector::from_map(selector);
     let service = service(&tree);
     let is_behind = |pod: &Object| selector.matches(&pod.meta().labels);
-    let pods = view.list(PODS, &service.namespace).into_iter().filter(is_behind).map(Seen::<Pod>::from);
+    let pods = view.pods_labelled(&service.namespace, &key, &value).into_iter();
+    let pods = pods.filter(is_behind).map(Seen::<Pod>::from);
     let backends = pods.filter_map(|pod| backend(view, &tree, &service, &pod)).collect();
     Some((service, backends))
 }

@@ -10,6 +10,13 @@ use crate::{Object, Reads};
 /// uid too. A persistent set, so that a view of it is O(1).
 type ByOwner = imbl::OrdSet<(Arc<str>, Key)>;
 
+/// Which pods have which label: `(namespace/key=value, pod)`. Services and budgets choose among all pods of a namespace,
+/// and looking at each of them for each of those grows with the square.
+type ByLabel = imbl::OrdSet<(Arc<str>, Key)>;
+
+/// What is filed by its labels.
+const LABELLED: &str = "core/pods";
+
 /// How many events are folded in one bite.
 const EVENTS_MAX: usize = 4_096;
 
@@ -18,20 +25,21 @@ const EVENTS_MAX: usize = 4_096;
 pub struct View {
     snapshot: Snapshot,
     by_owner: ByOwner,
+    by_label: ByLabel,
     reads: Option<Arc<Reads>>,
 }
 
 impl View {
     /// A view of a snapshot, with its indexes computed from scratch (O(objects): for tests and plans' starts).
     pub fn of(snapshot: Snapshot) -> View {
-        let mut by_owner = ByOwner::new();
+        let mut view = View::default();
         for collection in snapshot.collections() {
             for (item, entry) in snapshot.range(collection, "", "") {
                 let key = Key { collection: Arc::clone(collection), item: Arc::clone(item) };
-                insert_owners(&mut by_owner, &Object::new(key, Arc::clone(entry)));
+                view.file(&Object::new(key, Arc::clone(entry)));
             }
         }
-        View { snapshot, by_owner, reads: None }
+        View { snapshot, ..view }
     }
 
     /// The same state, which remembers what is asked of it. O(1).
@@ -121,22 +129,50 @@ impl View {
             .collect()
     }
 
+    /// The pods in a namespace with this label, ordered by name.
+    pub fn pods_labelled(&self, namespace: &str, key: &str, value: &str) -> Vec<Object> {
+        if let Some(reads) = &self.reads {
+            reads.listed(LABELLED, namespace);
+        }
+        let label = label(namespace, key, value);
+        let start = (Arc::clone(&label), Key::new("", ""));
+        let found = self.by_label.range(start..).take_while(|(other, _)| *other == label);
+        found.filter_map(|(_, key)| self.get_key(key)).collect()
+    }
+
     fn fold(&mut self, event: &Event) {
-        if let Some(previous) = &event.previous {
-            for owner in owners(&Object::new(event.key.clone(), Arc::clone(previous))) {
+        let previous = event.previous.as_ref().map(|entry| Object::new(event.key.clone(), Arc::clone(entry)));
+        if let Some(previous) = previous {
+            for owner in owners(&previous) {
                 self.by_owner.remove(&(owner, event.key.clone()));
+            }
+            for label in labels(&previous) {
+                self.by_label.remove(&(label, event.key.clone()));
             }
         }
         if event.change != Change::Deleted {
-            insert_owners(&mut self.by_owner, &Object::new(event.key.clone(), Arc::clone(&event.entry)));
+            self.file(&Object::new(event.key.clone(), Arc::clone(&event.entry)));
         }
+    }
+
+    fn file(&mut self, object: &Object) {
+        self.by_owner.extend(owners(object).into_iter().map(|owner| (owner, object.key.clone())));
+        self.by_label.extend(labels(object).into_iter().map(|label| (label, object.key.clone())));
     }
 }
 
-fn insert_owners(by_owner: &mut ByOwner, object: &Object) {
-    for owner in owners(object) {
-        by_owner.insert((owner, object.key.clone()));
+/// What a label is filed under. Keys of labels hold no `=`, namespaces no `/`, so no two are the same.
+fn label(namespace: &str, key: &str, value: &str) -> Arc<str> {
+    Arc::from(format!("{namespace}/{key}={value}"))
+}
+
+/// The labels that an object is filed under.
+fn labels(object: &Object) -> Vec<Arc<str>> {
+    if *object.key.collection != *LABELLED {
+        return Vec::new();
     }
+    let namespace = object.key.item.split_once('/').map_or("", |(namespace, _)| namespace);
+    object.meta().labels.iter().map(|(key, value)| label(namespace, key, value)).collect()
 }
 
 /// The uids that an object is filed under.
@@ -236,5 +272,40 @@ mod tests {
         check(&["a/linked", "a/owned"], &["a/bare", "a/linked"]);
         put(&store, "a/linked", r#"[{"uid":"rs","controller":true}]"#);
         check(&["a/owned"], &["a/bare", "a/linked"]);
+    }
+
+    #[test]
+    fn labels_follow_the_events() {
+        let store = Mem::new();
+        let mut mirror = Mirror::of(&store);
+        let change = |item: &str, labels: Option<&str>| {
+            let key = Key::new("core/pods", item);
+            let value = labels.map(|labels| format!(r#"{{"metadata":{{"name":"{item}","labels":{labels}}}}}"#));
+            let op = match value {
+                Some(value) => {
+                    Op::Put { key, value: value.into(), annex: "".into(), stamp_at: None, keyspace: Keyspace::Durable }
+                }
+                None => Op::Delete { key, last: None },
+            };
+            let txn = Txn { preconditions: Vec::new(), ops: vec![op] };
+            store.submit(txn, Box::new(|done| drop(done.expect("committed"))));
+        };
+        let mut check = |expected: &[&str]| {
+            assert!(mirror.advance(&store, |_, _| {}));
+            for view in [mirror.view(), &View::of(store.snapshot())] {
+                let found = view.pods_labelled("a", "app", "x");
+                assert_eq!(found.iter().map(|o| o.key.item.to_string()).collect::<Vec<_>>(), expected);
+            }
+        };
+        change("a/one", Some(r#"{"app":"x","b":"c"}"#));
+        change("a/two", Some(r#"{"app":"x"}"#));
+        change("a/other", Some(r#"{"app":"xx"}"#));
+        change("ab/one", Some(r#"{"app":"x"}"#));
+        check(&["a/one", "a/two"]);
+        change("a/one", Some(r#"{"app":"y"}"#));
+        change("a/other", Some(r#"{"app":"x"}"#));
+        check(&["a/other", "a/two"]);
+        change("a/two", None);
+        check(&["a/other"]);
     }
 }
