@@ -11,7 +11,7 @@ use brain::facts::{Node, Pod, Seen, Taint};
 use brain::{Action, Brain, Def, Note, Object, Outcome, View, Watch};
 use meta::condition::Condition;
 use meta::{ObjectExt, Time, condition};
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::{Change, Event, Key};
 
 use crate::pods::{COLLECTION, PODS};
@@ -59,7 +59,7 @@ pub struct Observed {
 /// Every effect.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
-    /// Says that the pod has failed, and why.
+    /// Says that the pod has failed, and why: the fields of its status that change.
     Fail(Value),
     /// Removes it without grace.
     Delete,
@@ -125,7 +125,8 @@ impl Brain for PodGarbageCollector {
 
     fn perform(step: Step, _: &Desired, observed: &Observed) -> Action {
         match step {
-            Step::Fail(object) => Action::Update { resource: PODS, subresource: "status", object },
+            // A patch, because that is what its role grants.
+            Step::Fail(status) => observed.target.merge_guarded(PODS, "status", json!({"status": status})),
             Step::Delete => observed.target.delete_now(PODS),
         }
     }
@@ -177,12 +178,10 @@ fn is_surplus(view: &View, pod: &Seen<Pod>) -> bool {
 }
 
 fn failed(pod: &Value, message: Option<&'static str>, now: Time) -> Value {
+    let Some(message) = message else { return json!({"phase": "Failed"}) };
     let mut new = pod.clone();
-    new.put(&["status", "phase"], "Failed");
-    if let Some(message) = message {
-        condition::set(&mut new, Condition::new("DisruptionTarget", "True", "DeletionByPodGC", message), now);
-    }
-    new
+    condition::set(&mut new, Condition::new("DisruptionTarget", "True", "DeletionByPodGC", message), now);
+    json!({"phase": "Failed", "conditions": new["status"]["conditions"]})
 }
 
 /// A node that is gone, or that changed its taints, concerns its pods.
@@ -203,7 +202,6 @@ mod tests {
     use super::*;
     use crate::rig::World;
     use brain::Controller;
-    use serde_json::json;
 
     fn world() -> World {
         let mut world = World::new([Controller::of::<PodGarbageCollector>()]);
@@ -222,9 +220,9 @@ mod tests {
         for mut world in [world(), world().crashing()] {
             assert_eq!(world.settle(), Vec::<String>::new());
             world.advance(40);
-            assert_eq!(world.follow(), ["update status pods a/lost", "delete pods a/lost"]);
+            assert_eq!(world.follow(), ["patch status pods a/lost", "delete pods a/lost"]);
             world.remove(NODES, "", "n1");
-            assert_eq!(world.follow(), ["update status pods a/here", "delete pods a/here"]);
+            assert_eq!(world.follow(), ["patch status pods a/here", "delete pods a/here"]);
             assert_eq!(world.names(COLLECTION), ["a/new"]);
         }
     }
@@ -260,6 +258,6 @@ mod tests {
         assert_eq!(world.settle(), Vec::<String>::new());
         let taint = json!([{"key": OUT_OF_SERVICE, "effect": "NoExecute"}]);
         world.edit(NODES, "", "n1", |node| node.put(&["spec", "taints"], taint));
-        assert_eq!(world.follow(), ["update status pods a/here", "delete pods a/here"]);
+        assert_eq!(world.follow(), ["patch status pods a/here", "delete pods a/here"]);
     }
 }

@@ -129,6 +129,13 @@ impl Oracles {
             let text = format!("{who} was told of {revision}, which never was ({} {})", wire.method, wire.path);
             self.broken("store", "acknowledged", at, text);
         }
+        if let Err(refused) = reply
+            && refused.message.contains(" cannot ")
+            && refused.message.contains(r#"User "system:serviceaccount:kube-system:"#)
+        {
+            let text = format!("{who} asks for what its role does not grant: {}", refused.message);
+            self.broken("E7", "role", at, text);
+        }
         // An event that is there already is counted, not missed.
         if quiet && stale && !wire.path.contains("/events") {
             let path = wire.path.split('?').next().unwrap_or("").to_owned();
