@@ -35,6 +35,8 @@ impl FieldSelector {
         let mut requirements = terms.iter().map(read).collect::<Result<Vec<_>, String>>()?;
         // `=` and its like ask nothing; upstream drops them.
         requirements.retain(|r| !(r.field.is_empty() && r.value.is_empty()));
+        // `==` sorts elsewhere than the `=` that means the same.
+        requirements.sort_by_cached_key(ToString::to_string);
         Ok(Self { requirements })
     }
 
@@ -57,11 +59,19 @@ impl FieldSelector {
 impl fmt::Display for FieldSelector {
     /// The text form, escaped.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, Requirement { field, equals, value }) in self.requirements.iter().enumerate() {
-            let (comma, operator) = (if index > 0 { "," } else { "" }, if *equals { "=" } else { "!=" });
-            write!(f, "{comma}{field}{operator}{}", escape(value))?;
+        for (index, requirement) in self.requirements.iter().enumerate() {
+            let comma = if index > 0 { "," } else { "" };
+            write!(f, "{comma}{requirement}")?;
         }
         Ok(())
+    }
+}
+
+impl fmt::Display for Requirement {
+    /// One term, escaped.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operator = if self.equals { "=" } else { "!=" };
+        write!(f, "{}{operator}{}", self.field, escape(&self.value))
     }
 }
 
@@ -155,6 +165,12 @@ mod tests {
         assert!(!selector.matches(value("db", "")));
         assert_eq!((selector.exact("metadata.name"), selector.exact("status.phase")), (Some("web"), None));
         assert!(FieldSelector::default().is_everything());
+    }
+
+    #[test]
+    fn both_signs_of_equality_sort_alike() {
+        let text = FieldSelector::parse(r"=é,==é\,").map(|selector| selector.to_string());
+        assert_eq!(text.as_deref().map(FieldSelector::parse), Ok(FieldSelector::parse(r"=é,==é\,")));
     }
 
     proptest! {
