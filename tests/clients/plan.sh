@@ -8,22 +8,8 @@ kubectl=${2:?names no kubectl}
 # shellcheck source=tests/clients/check.sh
 source "$here/check.sh"
 
-work=$(mktemp -d)
-export KUBECONFIG=$work/kubeconfig
-"$setpoint" server --data-dir "$work/data" --listen 127.0.0.1:0 --kubeconfig "$KUBECONFIG" --simulated-nodes 2 \
-  >"$work/server.log" 2>&1 &
-server=$!
-clean_up() {
-  kill "$server" 2>/dev/null
-  wait "$server" 2>/dev/null
-  rm -rf "$work"
-}
-trap clean_up EXIT
-for ((i = 0; i < 300; i++)); do
-  [[ -s $KUBECONFIG && $("$kubectl" get --raw /readyz 2>/dev/null) == ok ]] && break
-  sleep 0.1
-done
-cd "$work" || exit 1
+# shellcheck source=tests/clients/simulated.sh
+source "$here/simulated.sh"
 
 # exits NAME CODE COMMAND...: the exit code is the whole answer.
 exits() {
