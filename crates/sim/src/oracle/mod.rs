@@ -85,6 +85,8 @@ pub struct Oracles {
     quiet_at: Option<u64>,
     writes: BTreeMap<String, u64>,
     conflicts: BTreeMap<(String, String), u64>,
+    /// Pods that the scheduler has told once more since all is quiet.
+    retold: BTreeSet<Key>,
     states: BTreeMap<u64, u32>,
 }
 
@@ -106,6 +108,7 @@ impl Oracles {
             quiet_at: None,
             writes: BTreeMap::new(),
             conflicts: BTreeMap::new(),
+            retold: BTreeSet::new(),
             states: BTreeMap::new(),
         }
     }
@@ -225,7 +228,15 @@ impl Oracles {
             let kept = self.ledger.get(&event.key);
             &*event.key.collection == "core/events" && kept.is_some_and(|kept| kept.tree.text(&["type"]) == "Warning")
         });
-        if late && !leases && !warnings {
+        // A pod that waits for help is looked at again after five minutes, and may be told new numbers: once.
+        let is_retold = late
+            && by == "scheduler"
+            && scene.events.iter().all(|event| {
+                let kept = self.ledger.get(&event.key);
+                let waits = kept.is_some_and(|kept| kept.tree.text(&["spec", "nodeName"]).is_empty());
+                &*event.key.collection == "core/pods" && waits && self.retold.insert(event.key.clone())
+            });
+        if late && !leases && !warnings && !is_retold {
             let keys: Vec<String> = scene.events.iter().map(|event| event.key.to_string()).collect();
             self.broken("E3", "silent", scene.at, format!("{by} writes {} though all is quiet", keys.join(", ")));
         }

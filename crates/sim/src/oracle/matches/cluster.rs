@@ -127,7 +127,9 @@ pub fn budget(facts: &Facts<'_>, budget: &Value) -> Option<String> {
     let pods = pods.filter(|pod| selects(selector(budget), pod));
     let healthy = pods.filter(|pod| is_active(pod) && is_ready(pod)).count() as i64;
     let status = |field: &str| int(budget, &["status", field], 0);
-    let allowed = (healthy - status("desiredHealthy")).max(0);
+    // Where nobody says how many there should be, none may go.
+    let is_known = status("expectedPods") > 0;
+    let allowed = if is_known { (healthy - status("desiredHealthy")).max(0) } else { 0 };
     observed(budget)
         .or_else(|| differs("status.currentHealthy", status("currentHealthy"), healthy))
         .or_else(|| differs("status.disruptionsAllowed", status("disruptionsAllowed"), allowed))
