@@ -33,6 +33,7 @@ use crate::wakes;
 
 pub(crate) const JOBS: Resource = Resource::new("batch", "v1", "jobs");
 pub(crate) const COLLECTION: &str = "batch/jobs";
+const NAMESPACES: &str = "core/namespaces";
 const SELF: &str = "kubernetes.io/job-controller";
 
 /// The controller.
@@ -115,6 +116,7 @@ impl Brain for JobController {
         watches: &[
             Watch { collection: COLLECTION, roots: |_, event| vec![event.key.clone()] },
             Watch { collection: pods::COLLECTION, roots: pod_roots },
+            Watch { collection: NAMESPACES, roots: namespace_roots },
         ],
         resync: None,
     };
@@ -125,7 +127,7 @@ impl Brain for JobController {
 
     fn observe(view: &View, key: &Key, _: Time) -> Option<(Desired, Observed)> {
         let (namespace, name) = key.item.split_once('/')?;
-        let job = view.get_key(key).map(|object| job(&object));
+        let job = view.get_key(key).map(|object| job(&object, is_going(view, namespace)));
         let uid = job.as_ref().map_or("", |job| &job.target.uid);
         let strays = strays(view, namespace, name, uid);
         if job.as_ref().is_some_and(|job| is_foreign(&job.object)) {
@@ -223,13 +225,19 @@ fn nothing() -> Action {
     Target::default().delete(pods::PODS, None)
 }
 
-fn job(object: &Object) -> Job {
+/// In a namespace that is being deleted nothing can be made any more: Jobs there only let go of what they hold, as if
+/// they were being deleted themselves, which comes only after their pods are gone.
+fn is_going(view: &View, namespace: &str) -> bool {
+    view.get(NAMESPACES, "", namespace).is_some_and(|namespace| namespace.meta().is_deleting())
+}
+
+fn job(object: &Object, is_namespace_going: bool) -> Job {
     let tree = object.tree();
     Job {
         target: Target::of(object),
         spec: JobSpec::of(&tree),
         status: JobStatus::of(&tree),
-        is_deleting: object.meta().is_deleting(),
+        is_deleting: is_namespace_going || object.meta().is_deleting(),
         is_finished: is_finished(&tree),
         object: tree,
     }
@@ -324,6 +332,13 @@ fn become_indexed(pod: &mut Value, job: &str, index: i64) {
             }
         }
     }
+}
+
+/// The Jobs of a namespace whose deletion has begun.
+fn namespace_roots(view: &View, event: &Event) -> Vec<Key> {
+    let namespace = Object::new(event.key.clone(), event.entry.clone());
+    let jobs = view.list(COLLECTION, &event.key.item).into_iter().filter(|_| namespace.meta().is_deleting());
+    jobs.map(|job| job.key).collect()
 }
 
 /// The Jobs that a pod concerns, and the key of the pod's own name when nobody controls it but it is held.

@@ -318,6 +318,21 @@ fn a_pod_that_was_let_go_of_is_replaced_beside_it() {
 }
 
 #[test]
+fn in_a_namespace_that_goes_nothing_is_made_or_held() {
+    let spec = json!({"completionMode": "Indexed", "completions": 1, "parallelism": 1, "backoffLimitPerIndex": 3, "backoffLimit": 9});
+    let mut world = world(spec);
+    world.put("core/namespaces", json!({"metadata": {"name": "a", "finalizers": ["x.io/wait"]}}));
+    world.settle();
+    finish(&mut world, 1, None, 1);
+    assert_eq!(held(&world), 1, "a failed pod of an index is held until its successor is made");
+    world.delete("core/namespaces", "", "a", None);
+    world.follow();
+    assert_eq!((held(&world), active(&world).len()), (0, 0));
+    world.advance(600);
+    assert_eq!(world.follow(), Vec::<String>::new());
+}
+
+#[test]
 fn a_foreign_job_is_left_alone() {
     let mut world = world(json!({"managedBy": "x.io/queue"}));
     assert_eq!(world.settle(), Vec::<String>::new());
