@@ -191,8 +191,14 @@ impl<'a> Rollout<'a> {
             self.olds().iter().map(|index| &self.drafts[*index].set).filter(|s| !s.deleting).collect();
         olds.sort_by_key(|set| (set.number(REVISION).unwrap_or(0), set.created));
         let surplus = olds.len().saturating_sub(limit);
-        let empty =
-            |set: &&&Set| set.replicas == 0 && set.status_replicas == 0 && set.generation <= set.observed_generation;
+        // As they are, not as this turn would make them: one that is scaled down now goes when it is empty.
+        let was_empty = |set: &Set| {
+            let before = self.observed.sets.iter().find(|before| before.target == set.target);
+            before.is_some_and(|before| before.replicas == 0)
+        };
+        let empty = |set: &&&Set| {
+            was_empty(set) && set.replicas == 0 && set.status_replicas == 0 && set.generation <= set.observed_generation
+        };
         self.deletions =
             olds.iter().take(surplus).filter(empty).map(|set| Step::DeleteSet(set.target.clone())).collect();
     }
