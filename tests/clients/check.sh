@@ -9,7 +9,7 @@
 #   =TEXT     exactly TEXT
 #   ~REGEX    something in it matches the extended regular expression
 #   !REGEX    nothing in it matches
-#   *GLOB*    all of it matches the shell pattern
+#   *GLOB*    all of it matches the shell pattern, which begins and ends with an asterisk
 #   TEXT      TEXT is somewhere in it
 
 COMMAND_SECONDS=${COMMAND_SECONDS:-20} # one command may take so long
@@ -32,7 +32,7 @@ fits() {
     '~'*) grep -Eq -- "${1#\~}" <<<"$output" ;;
     '!'*) ! grep -Eq -- "${1#!}" <<<"$output" ;;
     # shellcheck disable=SC2053
-    '*'*) [[ $output == $1 ]] ;;
+    '*' | '*'*'*') [[ $output == $1 ]] ;;
     *) [[ $output == *"$1"* ]] ;;
   esac
 }
