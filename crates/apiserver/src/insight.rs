@@ -60,7 +60,8 @@ fn status(app: &App, request: &Request, question: &Value, world: &World) -> Resu
         "Drift" => as_value(&planner::drift(world, &wish(request, question)?)),
         "Diagnosis" => {
             let (entry, kind) = named(app, request, question, world)?;
-            as_value(&planner::diagnose(world, &kind, &entry))
+            let may_read = |kind: &kinds::KindDef, namespace: &str| may(app, request, kind, "list", namespace, "");
+            as_value(&planner::diagnose(world, &kind, &entry, &may_read))
         }
         "FightReport" => {
             let namespace = question.text(&["spec", "namespace"]);

@@ -107,6 +107,12 @@ impl Aftermath<'_> {
         self.troupe.view()
     }
 
+    /// Whether the asking user may read the object at a key.
+    pub fn is_readable(&self, key: &Key) -> bool {
+        let namespace = key.item.split_once('/').map_or("", |(namespace, _)| namespace);
+        self.catalog.collection(&key.collection).is_some_and(|kind| (self.may_read)(kind, namespace))
+    }
+
     /// What others did, grouped; and how many changes the user may not know of.
     pub fn consequences(&self) -> (Vec<Consequence>, usize) {
         let mut groups: BTreeMap<Group, Consequence> = BTreeMap::new();
@@ -184,7 +190,7 @@ impl Aftermath<'_> {
     /// Workloads at the top that lose available replicas on the way.
     pub fn dips(&self) -> Vec<Dip> {
         let mut dips = Vec::new();
-        for (key, lowest) in &self.troupe.lowest {
+        for (key, lowest) in self.troupe.lowest.iter().filter(|(key, _)| self.is_readable(key)) {
             let Some(old) = self.before.get_key(key).filter(|object| object.meta().controller().is_none()) else {
                 continue;
             };
@@ -219,6 +225,9 @@ impl Aftermath<'_> {
         for (item, _, after) in new.changes_since(old, PODS) {
             let Some(entry) = after else { continue };
             let pod = Object::new(Key::new(PODS, item.clone()), Arc::clone(entry));
+            if !self.is_readable(&pod.key) {
+                continue;
+            }
             let tree = pod.tree();
             let why = meta::condition::find(&tree, "PodScheduled").filter(|c| c.text(&["status"]) == "False");
             if let (Some(why), "", Some(top)) = (why, tree.text(&["spec", "nodeName"]), self.top(&pod)) {
@@ -234,6 +243,7 @@ impl Aftermath<'_> {
             .troupe
             .lowest
             .keys()
+            .filter(|key| self.is_readable(key))
             .filter(|key| self.after().get_key(key).is_some_and(|object| object.meta().controller().is_none()));
         let keys: BTreeSet<&Key> = self.direct.iter().chain(tops).collect();
         let judged = keys.into_iter().filter_map(|key| {

@@ -83,14 +83,21 @@ enum Weight {
 }
 
 /// Finds out why.
-pub fn diagnose(world: &World, kind: &KindDef, object: &Object) -> Diagnosis {
+///
+/// What the asking user may not read is no part of the answer: the walk passes it over.
+pub fn diagnose(
+    world: &World,
+    kind: &KindDef,
+    object: &Object,
+    may_read: &dyn Fn(&KindDef, &str) -> bool,
+) -> Diagnosis {
     let tree = object.tree();
     let (state, message) = match kind.health.judge(&tree) {
         Converged::Yes => ("converged", String::new()),
         Converged::Progressing(why) => ("progressing", why),
         Converged::Failed(why) => ("failed", why),
     };
-    let mut walk = Walk { view: &world.view, catalog: &world.catalog, seen: 0, events: BTreeMap::new() };
+    let mut walk = Walk { view: &world.view, catalog: &world.catalog, may_read, seen: 0, events: BTreeMap::new() };
     let is_fine = state == "converged";
     let found = if is_fine { None } else { walk.deepest(object, DEPTH_MAX) };
     let (cause, chain) = found.map_or((None, Vec::new()), |(cause, chain)| (Some(cause), chain));
@@ -100,6 +107,7 @@ pub fn diagnose(world: &World, kind: &KindDef, object: &Object) -> Diagnosis {
 struct Walk<'a> {
     view: &'a View,
     catalog: &'a Catalog,
+    may_read: &'a dyn Fn(&KindDef, &str) -> bool,
     seen: usize,
     /// The newest warning about each object of a namespace, by uid.
     events: BTreeMap<String, BTreeMap<String, (String, String)>>,
@@ -126,7 +134,8 @@ impl Walk<'_> {
         let mut pods = 0;
         for child in children {
             self.seen += 1;
-            if self.seen > OBJECTS_MAX || !self.is_relevant(object, &child) {
+            let is_readable = self.is_readable(&child.key.collection, &child.meta().namespace);
+            if self.seen > OBJECTS_MAX || !is_readable || !self.is_relevant(object, &child) {
                 continue;
             }
             pods += usize::from(&*child.key.collection == "core/pods");
@@ -157,6 +166,11 @@ impl Walk<'_> {
             cause.of = pods.max(cause.count);
         }
         Some((cause, chain))
+    }
+
+    /// Whether the asking user may read objects of a collection in a namespace.
+    fn is_readable(&self, collection: &str, namespace: &str) -> bool {
+        self.catalog.collection(collection).is_some_and(|kind| (self.may_read)(kind, namespace))
     }
 
     /// Old replica sets on their way out explain nothing.
@@ -298,6 +312,9 @@ impl Walk<'_> {
     /// The newest warning that was told about an object.
     fn event(&mut self, object: &Value) -> Option<Trouble> {
         let namespace = if object.namespace().is_empty() { "default" } else { object.namespace() };
+        if !self.is_readable("core/events", namespace) {
+            return None;
+        }
         let view = self.view;
         let warnings = self.events.entry(namespace.to_owned()).or_insert_with(|| warnings(view, namespace));
         let (reason, message) = warnings.get(object.uid())?;

@@ -156,7 +156,7 @@ pub fn plan(world: &World, wish: &Wish, limits: Limits) -> Plan {
         hidden,
         dips: aftermath.dips(),
         unplaced: aftermath.unplaced(),
-        warnings: troupe.warnings.iter().map(warning).collect(),
+        warnings: troupe.warnings.iter().filter(|(key, ..)| aftermath.is_readable(key)).map(warning).collect(),
         outlook: aftermath.outlook(),
         rest: report(&troupe, world, rest),
         changes: told.into_iter().map(|(_, change)| change).collect(),

@@ -323,3 +323,29 @@ fn nothing_to_stop_a_plan_is_bounded() {
     assert!(!plan.rest.reached);
     assert!(plan.rest.message.contains("no end"), "{}", plan.rest.message);
 }
+
+#[test]
+fn what_follows_and_why_tell_only_what_may_be_read() {
+    let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "deployer"},
+        "rules": [{"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]}]});
+    let binding = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "deployer"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "deployer"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "eve"}]});
+    let world = after(&cluster(), vec![role, binding]);
+    let eve = Arc::new(UserInfo::new("eve", [""; 0]).authenticated());
+    let plan = plan(&world, &Wish { user: eve, ..wish(vec![web(9, "web:1")]) }, Limits::default());
+    let text = text::render(&plan);
+    assert_eq!(plan.changes[0].action, Action::Create, "{text}");
+    assert!(plan.consequences.is_empty() && plan.unplaced.is_empty() && plan.warnings.is_empty(), "{text}");
+    assert!(plan.hidden > 0, "{text}");
+
+    let world = after(&world, vec![web(9, "web:1")]);
+    let key = store::Key::new("apps/deployments", "default/web");
+    let kind = world.catalog.collection(&key.collection).expect("served").clone();
+    let object = world.view.get_key(&key).expect("the deployment");
+    let seen_by = |may: &dyn Fn(&kinds::KindDef, &str) -> bool| crate::diagnose(&world, &kind, &object, may).cause;
+    let all = seen_by(&|_, _| true).expect("a cause");
+    assert_eq!((all.object.kind.as_str(), all.reason.as_str()), ("Pod", "Unschedulable"));
+    let own = seen_by(&|kind, _| kind.kind == "Deployment").expect("its own");
+    assert_eq!(own.object.kind, "Deployment");
+}
