@@ -3,14 +3,14 @@
 
 use std::sync::Arc;
 
-use admit::{Attributes, Authorizer, UserInfo};
+use admit::{Authorizer, UserInfo};
 use bytes::Bytes;
 use kinds::Catalog;
 use meta::{ApiError, Reason};
 use store::Snapshot;
 
-use crate::route::{self, Address};
-use crate::{MediaType, Options, Payload, Request, Verb};
+use crate::route;
+use crate::{MediaType, Options, Payload, Request};
 
 /// What is asked, by whom.
 #[derive(Clone, Debug)]
@@ -41,7 +41,7 @@ impl Asked<'_> {
         let (path, query) = self.path.split_once('?').unwrap_or((self.path, ""));
         let address = route::parse(path).ok_or_else(not_found)?;
         let verb = address.verb(self.method, false).ok_or_else(not_found)?;
-        let asked = self.attributes(&address, verb);
+        let asked = address.attributes(self.user, verb.as_str());
         let decision = authorizer.authorize(snapshot, &asked);
         if !decision.is_allowed() {
             return Err(asked.forbidden(decision.reason()));
@@ -53,19 +53,5 @@ impl Asked<'_> {
         let body = Payload { media_type, bytes: if verb.is_write() { self.body.clone() } else { Bytes::new() } };
         let (user, agent) = (Arc::clone(self.user), self.agent.to_owned());
         Ok(Request { user, verb, target, options: Options::from_query(&pairs)?, body, agent })
-    }
-
-    fn attributes(&self, address: &Address, verb: Verb) -> Attributes {
-        Attributes {
-            user: Arc::clone(self.user),
-            verb: verb.as_str().to_owned(),
-            group: address.group.clone(),
-            version: address.version.clone(),
-            resource: address.resource.clone(),
-            subresource: address.subresource.clone(),
-            namespace: address.namespace.clone(),
-            name: address.name.clone(),
-            ..Attributes::default()
-        }
     }
 }

@@ -2,7 +2,9 @@
 //! place in the store, so that no two of them can disagree.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
+use admit::{Attributes, UserInfo};
 use kinds::Catalog;
 use meta::Gvr;
 
@@ -154,6 +156,21 @@ impl Address {
             name: self.name.clone(),
             subresource: self.subresource.clone(),
         })
+    }
+
+    /// What authorisation sees of a user who asks for this.
+    pub fn attributes(&self, user: &Arc<UserInfo>, verb: &str) -> Attributes {
+        Attributes {
+            user: Arc::clone(user),
+            verb: verb.to_owned(),
+            group: self.group.clone(),
+            version: self.version.clone(),
+            resource: self.resource.clone(),
+            subresource: self.subresource.clone(),
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            ..Attributes::default()
+        }
     }
 
     /// The verb that an HTTP method means here; `None` when the method is not allowed.

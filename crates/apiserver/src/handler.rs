@@ -137,18 +137,7 @@ fn attributes(user: &Arc<UserInfo>, address: &Address, verb: Verb, query: &[(Str
         "exec" | "attach" | "portforward" => "create",
         _ => verb.as_str(),
     };
-    Attributes {
-        user: Arc::clone(user),
-        verb: verb.to_owned(),
-        group: address.group.clone(),
-        version: address.version.clone(),
-        resource: address.resource.clone(),
-        subresource: address.subresource.clone(),
-        namespace: address.namespace.clone(),
-        name,
-        path: String::new(),
-        field_selector,
-    }
+    Attributes { name, field_selector, ..address.attributes(user, verb) }
 }
 
 /// A place among the requests in flight, or 429. Watches hold none: they wait, they do not work.

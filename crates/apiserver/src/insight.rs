@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use admit::Attributes;
-use api::Request;
+use api::{Request, Target};
 use client::Body;
 use http::Response;
 use meta::{ApiError, ObjectExt};
@@ -126,16 +126,17 @@ fn named(
         let asked = attributes(request, &kind, "get", namespace, &about.name);
         return Err(asked.forbidden(""));
     }
-    let key = view_key(&kind, namespace, &about.name);
+    let target = Target {
+        kind: Arc::clone(&kind),
+        namespace: namespace.to_owned(),
+        name: about.name.clone(),
+        subresource: String::new(),
+    };
+    let key = target.key();
     let object = world.view.get_key(&key);
     object
         .map(|object| (object, Arc::clone(&kind)))
         .ok_or_else(|| ApiError::not_found(&kind.group_resource(), &about.name))
-}
-
-fn view_key(kind: &kinds::KindDef, namespace: &str, name: &str) -> store::Key {
-    let item = if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") };
-    store::Key::new(kind.collection(), item)
 }
 
 fn may(app: &App, request: &Request, kind: &kinds::KindDef, verb: &str, namespace: &str, name: &str) -> bool {

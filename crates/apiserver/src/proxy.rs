@@ -83,16 +83,7 @@ fn attributes(user: Arc<UserInfo>, method: &Method, address: &Address) -> Attrib
         // As upstream: only who may do everything may do this.
         _ => "",
     };
-    Attributes {
-        user,
-        verb: verb.to_owned(),
-        version: address.version.clone(),
-        resource: address.resource.clone(),
-        subresource: address.subresource.clone(),
-        namespace: address.namespace.clone(),
-        name: address.name.clone(),
-        ..Attributes::default()
-    }
+    address.attributes(&user, verb)
 }
 
 /// The path behind `proxy`, as it came. `/api/v1/namespaces/NS/pods/NAME/proxy` has seven words.

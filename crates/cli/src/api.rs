@@ -143,10 +143,7 @@ impl Api {
 
     /// Deletes an object as a plan has it: the very one, at the very revision.
     pub async fn delete_planned(&self, change: &planner::Change) -> Result<(), Refused> {
-        let about = &change.object;
-        let object = json!({"apiVersion": about.api_version, "kind": about.kind,
-            "metadata": {"name": about.name, "namespace": about.namespace}});
-        let address = self.address(&object).await?;
+        let address = self.address(&change.object.manifest()).await?;
         let options = json!({"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background",
             "preconditions": {"uid": change.uid, "resourceVersion": change.resource_version}});
         self.call(Method::DELETE, &address, "application/json", &options).await.map(|_| ())

@@ -74,8 +74,7 @@ async fn acknowledge(args: &AckArgs) -> Result<Ended, CommandError> {
     let until = clock::Clock::now(&clock::SystemClock::new()).after(Duration::from_secs(span)).to_rfc3339();
     let api = args.reach.open()?;
     let about = find(&api, &args.object, &args.namespace).await?;
-    let named = json!({"apiVersion": about.api_version, "kind": about.kind,
-        "metadata": {"name": about.name, "namespace": about.namespace}});
+    let named = about.manifest();
     let live = api.get(&api.address(&named).await?).await?;
     let known = live.annotation(planner::ACKNOWLEDGED).and_then(|text| serde_json::from_str::<Value>(text).ok());
     let mut known = known.filter(Value::is_object).unwrap_or_else(|| json!({}));

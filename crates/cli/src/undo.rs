@@ -39,8 +39,7 @@ pub(crate) async fn undo(args: &UndoArgs) -> Result<Ended, CommandError> {
     if chosen.is_empty() {
         return Err(Stopped("the log of the object has no change to take back".to_owned()).into());
     }
-    let named = json!({"apiVersion": about.api_version, "kind": about.kind,
-        "metadata": {"name": about.name, "namespace": about.namespace}});
+    let named = about.manifest();
     let mut object = api.get(&api.address(&named).await?).await?;
     object.remove(&["metadata", "managedFields"]);
     for (field, past) in chosen {

@@ -8,7 +8,7 @@ use merge::fields::FieldSet;
 use merge::managed::{Ledger, ManagerId};
 use meta::ObjectExt;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::redact;
 
@@ -57,6 +57,14 @@ impl Reference {
             namespace: object.namespace().to_owned(),
             name: object.name().to_owned(),
         }
+    }
+}
+
+impl Reference {
+    /// The least manifest that names the object.
+    pub fn manifest(&self) -> Value {
+        json!({"apiVersion": self.api_version, "kind": self.kind,
+            "metadata": {"name": self.name, "namespace": self.namespace}})
     }
 }
 

@@ -90,18 +90,9 @@ fn rank_of(catalog: &Catalog, api_version: &str, kind: &str) -> u16 {
 }
 
 fn apply(troupe: &mut Troupe, wish: &Wish, object: &Value) -> (Option<Key>, Change) {
-    let mut change = Change::new(Action::Refuse, Reference::of(object));
-    let placed = match place(&troupe.fork.catalog(), object) {
-        Ok(placed) => placed,
-        Err(why) => {
-            change.reason = why;
-            return (None, change);
-        }
-    };
-    change.object.namespace = placed.object.namespace().to_owned();
-    let before = match read(troupe, wish, &placed) {
-        Ok(before) => before,
-        Err(error) => return (None, refuse(change, &placed, &error)),
+    let (placed, before, mut change) = match found(troupe, wish, object) {
+        Ok(found) => found,
+        Err(refused) => return (None, *refused),
     };
     let mut config = placed.object.clone();
     if let Some(before) = &before {
@@ -128,21 +119,13 @@ fn apply(troupe: &mut Troupe, wish: &Wish, object: &Value) -> (Option<Key>, Chan
 
 /// Puts a whole object in the place of a live one.
 fn update(troupe: &mut Troupe, wish: &Wish, object: &Value) -> (Option<Key>, Change) {
-    let mut change = Change::new(Action::Refuse, Reference::of(object));
-    let placed = match place(&troupe.fork.catalog(), object) {
-        Ok(placed) => placed,
-        Err(why) => {
-            change.reason = why;
-            return (None, change);
-        }
+    let (placed, before, mut change) = match found(troupe, wish, object) {
+        Ok(found) => found,
+        Err(refused) => return (None, *refused),
     };
-    let before = match read(troupe, wish, &placed) {
-        Ok(Some(before)) => before,
-        Ok(None) => {
-            change.reason = "it is not there".to_owned();
-            return (None, change);
-        }
-        Err(error) => return (None, refuse(change, &placed, &error)),
+    let Some(before) = before else {
+        change.reason = "it is not there".to_owned();
+        return (None, change);
     };
     let path = format!("{}?fieldManager={}", placed.path, wish.manager);
     let body = serde_json::to_vec(&placed.object).unwrap_or_default().into();
@@ -157,6 +140,21 @@ fn update(troupe: &mut Troupe, wish: &Wish, object: &Value) -> (Option<Key>, Cha
         Err(error) => change = refuse(change, &placed, &error),
     }
     (Some(placed.key), change)
+}
+
+/// Where an object is meant to be, what stands there, and the change about it, which is refused until it is known to
+/// be something else. The error is the refused change of an object that has no place or may not be read.
+fn found(troupe: &mut Troupe, wish: &Wish, object: &Value) -> Result<(Placed, Option<Value>, Change), Box<Change>> {
+    let mut change = Change::new(Action::Refuse, Reference::of(object));
+    let placed = match place(&troupe.fork.catalog(), object) {
+        Ok(placed) => placed,
+        Err(why) => return Err(Box::new(Change { reason: why, ..change })),
+    };
+    change.object.namespace = placed.object.namespace().to_owned();
+    match read(troupe, wish, &placed) {
+        Ok(before) => Ok((placed, before, change)),
+        Err(error) => Err(Box::new(refuse(change, &placed, &error))),
+    }
 }
 
 /// Where an object is served; the sentence says why nowhere.
@@ -280,24 +278,14 @@ fn is_guarded(object: &Value) -> bool {
 }
 
 fn delete(troupe: &mut Troupe, wish: &Wish, gone: &Reference) -> (Option<Key>, Change) {
-    let mut change = Change::new(Action::Refuse, gone.clone());
-    let object = json!({"apiVersion": gone.api_version, "kind": gone.kind,
-        "metadata": {"name": gone.name, "namespace": gone.namespace}});
-    let placed = match place(&troupe.fork.catalog(), &object) {
-        Ok(placed) => placed,
-        Err(why) => {
-            change.reason = why;
-            return (None, change);
-        }
+    let (placed, before, mut change) = match found(troupe, wish, &gone.manifest()) {
+        Ok(found) => found,
+        Err(refused) => return (None, *refused),
     };
-    let before = match read(troupe, wish, &placed) {
-        Ok(Some(before)) => before,
-        Ok(None) => {
-            change.action = Action::Keep;
-            change.reason = "it is gone already".to_owned();
-            return (None, change);
-        }
-        Err(error) => return (None, refuse(change, &placed, &error)),
+    let Some(before) = before else {
+        change.action = Action::Keep;
+        change.reason = "it is gone already".to_owned();
+        return (None, change);
     };
     change.tell(&placed.kind, Some(&before), None);
     if is_guarded(&before) {

@@ -1,12 +1,15 @@
 //! `setpoint why` on forty broken manifests, on a real node: as root, with this machine's kernel, the built-in image and no
-//! registry. Each is broken in one way; the answer must name that one, on the object where it is. Without root or binary
-//! there is nothing to test (see tests/node.rs).
+//! registry. Each is broken in one way; the answer must name that one, on the object where it is.
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+mod machine;
+
+use std::path::PathBuf;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+
+use machine::{Server, binary, is_root};
 
 /// How long a cause may take to show. Long: nothing here measures time.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -339,35 +342,17 @@ fn held() -> Vec<Case> {
     ]
 }
 
-struct Server {
+/// The machine's server, asked with its own program.
+struct Asker {
+    machine: Server,
     directory: PathBuf,
     binary: PathBuf,
-    child: Child,
 }
 
-impl Server {
-    fn start(binary: &Path, directory: &Path) -> Server {
-        let log = std::fs::File::create(directory.join("log")).expect("a log");
-        let child = Command::new(binary)
-            .args(["server", "--listen", "127.0.0.1:0", "--node", "why-node", "--data-dir"])
-            .arg(directory)
-            .arg("--kubeconfig")
-            .arg(directory.join("kubeconfig"))
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .expect("a process");
-        Server { directory: directory.to_owned(), binary: binary.to_owned(), child }
-    }
-
+impl Asker {
     fn run(&self, words: &[&str]) -> std::process::Output {
         let kubeconfig = self.directory.join("kubeconfig");
         Command::new(&self.binary).env("KUBECONFIG", kubeconfig).args(words).output().expect("it runs")
-    }
-
-    fn kubectl(&self, words: &[&str]) -> std::process::Output {
-        let kubeconfig = self.directory.join("kubeconfig");
-        Command::new("kubectl").env("KUBECONFIG", kubeconfig).args(words).output().expect("kubectl runs")
     }
 
     fn apply(&self, name: &str, manifests: &[Value]) {
@@ -404,28 +389,12 @@ impl Server {
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn binary() -> Option<PathBuf> {
-    let named = std::env::var_os("SETPOINT_BINARY").map(PathBuf::from);
-    let beside = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join("setpoint"));
-    named.or_else(beside).filter(|path| path.is_file())
-}
-
-fn is_root() -> bool {
-    std::fs::read_to_string("/proc/self/status").is_ok_and(|status| status.contains("\nUid:\t0\t0\t0\t0"))
-}
-
 #[test]
 fn why_finds_the_cause_of_forty_broken_manifests() {
     let (Some(binary), true) = (binary(), is_root()) else { return };
     let directory = tempfile::tempdir().expect("a directory");
-    let server = Server::start(&binary, directory.path());
+    let machine = Server::start(&binary, directory.path());
+    let asker = Asker { machine, directory: directory.path().to_owned(), binary };
     let mut cases = images_and_commands();
     cases.extend(probes_and_memory());
     cases.extend(mounts_and_maps());
@@ -436,7 +405,7 @@ fn why_finds_the_cause_of_forty_broken_manifests() {
     assert!(cases.len() + held.len() >= 40, "{}", cases.len() + held.len());
     for case in cases.iter().chain(&held) {
         for (step, manifest) in case.manifests.iter().enumerate() {
-            server.apply(&format!("{}-{step}", case.object), std::slice::from_ref(manifest));
+            asker.apply(&format!("{}-{step}", case.object), std::slice::from_ref(manifest));
         }
     }
     for case in &held {
@@ -444,23 +413,23 @@ fn why_finds_the_cause_of_forty_broken_manifests() {
         let (kind, name) = (words[0], words[1]);
         let plural = if kind == "configmap" { "namespaces/default/configmaps" } else { "namespaces" };
         let path = format!("/api/v1/{plural}/{name}");
-        let output = server.kubectl(&["delete", "--raw", &path]);
+        let output = asker.machine.command(&["delete", "--raw", &path]).output().expect("kubectl runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
     let begun = Instant::now();
     let mut open: Vec<&Case> = cases.iter().chain(&held).collect();
     let all = open.len();
     while !open.is_empty() && begun.elapsed() < PATIENCE {
-        open.retain(|case| !server.explains(case).0);
+        open.retain(|case| !asker.explains(case).0);
         std::thread::sleep(Duration::from_millis(200));
     }
     println!("{} of {all} causes found", all - open.len());
     let told = open.iter().map(|case| {
-        format!("{}: wanted {}: {}; got {}", case.object, case.reason, case.message, server.explains(case).1)
+        format!("{}: wanted {}: {}; got {}", case.object, case.reason, case.message, asker.explains(case).1)
     });
     let told: Vec<String> = told.collect();
     // What runs goes with its test.
     let all = "deployments,statefulsets,daemonsets,jobs,pods";
-    server.kubectl(&["delete", all, "--all", "-A", "--grace-period=1", "--timeout=60s"]);
+    asker.machine.kubectl(&["delete", all, "--all", "-A", "--grace-period=1", "--timeout=60s"]);
     assert!(told.is_empty(), "{}", told.join("\n"));
 }
