@@ -23,6 +23,7 @@ mod request;
 mod reviews;
 pub mod route;
 mod scale;
+mod served;
 mod service;
 mod special;
 mod update;
@@ -43,6 +44,7 @@ pub use representation::{
     represent_tree, table_head,
 };
 pub use request::{Request, Target, Verb};
+pub use served::{DEFINITIONS, served};
 pub use watch::{WatchAnswer, WatchEvent, WatchStart};
 pub use write::Write;
 pub use yaml::decode as decode_yaml;

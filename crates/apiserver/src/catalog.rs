@@ -1,11 +1,8 @@
 //! The kinds served follow the CustomResourceDefinitions stored.
 
-use std::sync::Arc;
-
+use api::DEFINITIONS;
 use kinds::Catalog;
 use store::Snapshot;
-
-const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 
 /// The definitions that a catalog was read from.
 pub struct Source(Snapshot);
@@ -24,11 +21,7 @@ impl Source {
 
     /// The built-in kinds and those that established definitions declare.
     pub fn read(&self) -> Catalog {
-        let custom = self.0.items(DEFINITIONS).flat_map(|(_, entry)| {
-            let definition = meta::stored::read(&entry.value).unwrap_or_default();
-            kinds::custom::served(&definition)
-        });
-        Catalog::built_in().with_custom(custom.map(Arc::new))
+        api::served(&Catalog::built_in(), &self.0)
     }
 }
 

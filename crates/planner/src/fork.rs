@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use admit::{Authorizer, UserInfo};
-use api::{Answer, Asked, Attempt, Body, Machine, Request, Verb};
+use api::{Answer, Asked, Attempt, Body, DEFINITIONS, Machine, Request, Verb};
 use brain::{Call, Refused, View};
 use clock::SeededIds;
 use kinds::Catalog;
@@ -12,7 +12,6 @@ use meta::{ApiError, Time};
 use serde_json::{Value, json};
 use store::{Committed, Key, Mem, Snapshot, Store, Txn, TxnError};
 
-const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 /// Transactions of one deletecollection: with 500 objects each, five million objects.
 const BATCHES_MAX: usize = 10_000;
 
@@ -115,11 +114,7 @@ impl Fork {
     pub fn catalog(&mut self) -> Arc<Catalog> {
         let snapshot = self.snapshot();
         if !snapshot.is_same_collection(&self.catalog_of, DEFINITIONS) {
-            let custom = snapshot.items(DEFINITIONS).flat_map(|(_, entry)| {
-                let definition = meta::stored::read(&entry.value).unwrap_or_default();
-                kinds::custom::served(&definition)
-            });
-            self.catalog = Arc::new(self.built_in.with_custom(custom.map(Arc::new)));
+            self.catalog = Arc::new(api::served(&self.built_in, &snapshot));
             self.catalog_of = snapshot.only(DEFINITIONS);
         }
         Arc::clone(&self.catalog)

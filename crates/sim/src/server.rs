@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use admit::user::MASTERS;
 use admit::{Authorizer, UserInfo};
 use api::route::Address;
-use api::{Answer, Attempt, Body, Machine, Request, Verb};
+use api::{Answer, Attempt, Body, DEFINITIONS, Machine, Request, Verb};
 use bytes::Bytes;
 use clock::SeededIds;
 use driver::Refused;
@@ -26,7 +26,6 @@ pub const START: Time = Time::from_secs(1_900_000_000);
 const ATTEMPTS_MAX: usize = 16;
 /// Revisions that a restart of the engine in memory skips, as the durable one does.
 const REVISIONS_SKIPPED: u64 = 16;
-const DEFINITIONS: &str = "apiextensions.k8s.io/customresourcedefinitions";
 
 /// One request on its way.
 #[derive(Clone, Debug)]
@@ -373,11 +372,7 @@ impl Server {
         if snapshot.is_same_collection(&self.catalog_of, DEFINITIONS) {
             return;
         }
-        let custom = snapshot.range(DEFINITIONS, "", "").flat_map(|(_, entry)| {
-            let definition = serde_json::from_slice(&entry.value).unwrap_or_default();
-            kinds::custom::served(&definition)
-        });
-        self.catalog = Arc::new(BASE.catalog.with_custom(custom.map(Arc::new)));
+        self.catalog = Arc::new(api::served(&BASE.catalog, &snapshot));
         self.catalog_of = snapshot;
     }
 
