@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use meta::{ObjectExt, Time};
-use planner::{Blame, Past, path};
+use planner::{Blame, Past, Plan, path};
 use serde_json::{Value, json};
 
 use crate::planning::{Stopped, Wish, carry_out};
@@ -41,8 +41,11 @@ pub(crate) async fn undo(args: &UndoArgs) -> Result<Ended, CommandError> {
     }
     let named = about.manifest();
     let mut object = api.get(&api.address(&named).await?).await?;
-    object.remove(&["metadata", "managedFields"]);
-    for (field, past) in chosen {
+    // The revision that is written on is the plan's: status may move meanwhile.
+    for field in ["managedFields", "resourceVersion"] {
+        object.remove(&["metadata", field]);
+    }
+    for (field, past) in &chosen {
         restore(&mut object, field, past)?;
     }
     let wish = Wish {
@@ -54,8 +57,19 @@ pub(crate) async fn undo(args: &UndoArgs) -> Result<Ended, CommandError> {
         inventory: None,
     };
     let plan = wish.plan(&api).await?;
+    only_restores(&plan, &chosen)?;
     carry_out(&api, &wish, plan, args.yes).await?;
     Ok(Ended::Well)
+}
+
+/// What was read and put back as a whole must change nothing that somebody wrote between.
+fn only_restores(plan: &Plan, chosen: &BTreeMap<&str, &Past>) -> Result<(), Stopped> {
+    let is_meant = |path: &str| chosen.keys().any(|field| path.starts_with(field) || field.starts_with(path));
+    let fields = plan.changes.iter().flat_map(|change| &change.fields);
+    match fields.map(|field| &*field.path).find(|path| !is_meant(path)) {
+        None => Ok(()),
+        Some(other) => Err(Stopped(format!("{other} was changed in this very moment; nothing was written: try again"))),
+    }
 }
 
 /// The changes to take back: of each field the oldest, whose value before is the one to restore.
