@@ -14,6 +14,7 @@ use tokio::sync::Semaphore;
 use crate::catalog::Source;
 use crate::discovery::Published;
 use crate::hub::Hub;
+use crate::insight::Questions;
 use crate::nodes::{NodeHand, Nodes};
 use crate::pods::STREAMS_MAX;
 
@@ -59,8 +60,8 @@ pub struct App {
     pub(crate) hub: Arc<Hub>,
     pub(crate) reads: Semaphore,
     pub(crate) writes: Semaphore,
-    /// Places for questions that take a while.
-    pub(crate) questions: Semaphore,
+    /// What questions about the world share.
+    pub(crate) questions: Questions,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) nodes: Nodes,
     catalog: RwLock<Arc<Published>>,
@@ -84,7 +85,7 @@ impl App {
             hub,
             reads: Semaphore::new(READS_IN_FLIGHT_MAX),
             writes: Semaphore::new(WRITES_IN_FLIGHT_MAX),
-            questions: Semaphore::new(crate::insight::QUESTIONS_MAX),
+            questions: Questions::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             nodes: Nodes::default(),
             catalog: RwLock::new(Arc::new(catalog)),

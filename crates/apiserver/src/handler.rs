@@ -105,15 +105,15 @@ async fn resource(
     let must_be_absent = header(http, &IF_NONE_MATCH) == "*";
     let options = Options { must_be_absent, ..Options::from_query(&query)? };
     let request = Request { user, verb, target, options, body, agent: agent(header(http, &USER_AGENT)) };
+    if &*request.target.kind.group == insight::GROUP {
+        return insight::answer(app, request).await;
+    }
     let _permit = permit(app, verb)?;
     if (&*request.target.kind.plural, request.target.subresource.as_str()) == ("serviceaccounts", "token") {
         return token::request(app, &request);
     }
     if &*request.target.kind.plural == "tokenreviews" {
         return token::review(app, &request);
-    }
-    if &*request.target.kind.group == insight::GROUP {
-        return insight::answer(app, request).await;
     }
     let answer = match &*request.target.kind.group {
         metrics::GROUP => metrics::answer(app, &request).await?,

@@ -1,7 +1,8 @@
 //! The questions of `setpoint.dev`: answered from the state as it is, by the pure planner, beside the requests that
 //! keep the world going.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use admit::Attributes;
 use api::{Request, Target};
@@ -10,41 +11,93 @@ use http::Response;
 use meta::{ApiError, ObjectExt};
 use planner::{Limits, Reference, Wish, World};
 use serde_json::{Value, json};
-use view::View;
+use store::Store;
+use tokio::sync::Semaphore;
+use view::{Mirror, View};
 
 use crate::app::App;
 use crate::respond::tree_response;
 
 /// The group of these kinds.
 pub const GROUP: &str = "setpoint.dev";
-/// Questions answered at a time. A plan keeps a core busy for as long as it takes: the other is for the world.
-pub(crate) const QUESTIONS_MAX: usize = 1;
+/// Questions that wait while one is answered. Together they take under a minute; whoever comes then comes again.
+const WAITING_MAX: usize = 16;
+/// How long the view is kept after the last question: a command that waits asks several times a second.
+const KEPT_FOR: Duration = Duration::from_secs(60);
 /// Declared objects of one question; the limit on bodies is usually met first.
 const OBJECTS_MAX: usize = 10_000;
 /// The field manager when none is named.
 const MANAGER: &str = "setpoint";
 
+/// What questions share. One is answered at a time: a plan keeps a core busy for as long as it takes, and the other is
+/// for the world. They hold no place among the writes, which must not wait for them.
+pub(crate) struct Questions {
+    running: Arc<Semaphore>,
+    waiting: Semaphore,
+    kept: Mutex<Kept>,
+}
+
+/// A view with its indexes, kept from one question to the next: building it looks at every object, moving it on only at
+/// what has changed.
+#[derive(Default)]
+struct Kept {
+    mirror: Option<Mirror>,
+    asked: u64,
+}
+
+impl Default for Questions {
+    fn default() -> Questions {
+        let (running, waiting) = (Arc::new(Semaphore::new(1)), Semaphore::new(WAITING_MAX));
+        Questions { running, waiting, kept: Mutex::default() }
+    }
+}
+
+impl Questions {
+    /// The newest state, and which question this is.
+    fn view(&self, store: &dyn Store) -> (View, u64) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.asked += 1;
+        let asked = kept.asked;
+        let mirror = kept.mirror.get_or_insert_with(|| Mirror::of(store));
+        // Nobody is to be woken, so it does not matter whether history was gone on the way.
+        mirror.advance(store, |_, _| {});
+        (mirror.view().clone(), asked)
+    }
+
+    /// Lets go of the view, which holds the memory of its state, when no other question came.
+    async fn forget(&self, asked: u64) {
+        tokio::time::sleep(KEPT_FOR).await;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.asked == asked {
+            kept.mirror = None;
+        }
+    }
+}
+
 /// Answers a question.
 pub async fn answer(app: &Arc<App>, request: Request) -> Result<Response<Body>, ApiError> {
     let question = api::decode_own(&request)?;
-    let busy = || ApiError::too_many_requests("other plans are being worked out; try again in a moment", 1);
-    let patience = std::time::Duration::from_secs(30);
-    let place = tokio::time::timeout(patience, app.questions.acquire()).await;
-    let _place = place.map_err(|_| busy())?.map_err(|_| busy())?;
-    let app = Arc::clone(app);
+    let busy = |_| ApiError::too_many_requests("other plans are being worked out; try again in a moment", 1);
+    let waiting = app.questions.waiting.try_acquire().map_err(busy)?;
+    let running = Arc::clone(&app.questions.running).acquire_owned().await;
+    let running = running.map_err(|_| ApiError::internal("no more questions are answered"))?;
+    drop(waiting);
+    let shared = Arc::clone(app);
     let answered = tokio::task::spawn_blocking(move || {
-        let world = world(&app);
-        let status = status(&app, &request, &question, &world)?;
-        let mut answer = question;
-        answer.put(&["status"], status);
-        answer.put(&["metadata", "creationTimestamp"], world.now.to_rfc3339());
-        Ok(tree_response(201, &answer))
+        // Held to the end, even when whoever asked has gone.
+        let _running = running;
+        let (view, asked) = shared.questions.view(&*shared.store);
+        let forgetful = Arc::clone(&shared);
+        tokio::spawn(async move { forgetful.questions.forget(asked).await });
+        let world = World { view, catalog: shared.catalog(), now: shared.clock.now() };
+        let status = status(&shared, &request, &question, &world);
+        (question, world.now, status)
     });
-    answered.await.unwrap_or_else(|_| Err(ApiError::internal("the question could not be answered")))
-}
-
-fn world(app: &App) -> World {
-    World { view: View::of(app.snapshot()), catalog: app.catalog(), now: app.clock.now() }
+    let failed = |_| ApiError::internal("the question could not be answered");
+    let (mut answer, now, status) = answered.await.map_err(failed)?;
+    answer.put(&["status"], status?);
+    answer.put(&["metadata", "creationTimestamp"], now.to_rfc3339());
+    Ok(tree_response(201, &answer))
 }
 
 fn status(app: &App, request: &Request, question: &Value, world: &World) -> Result<Value, ApiError> {

@@ -304,3 +304,35 @@ async fn a_fight_is_named() {
     let sides: Vec<&str> = fights[0].items(&["sides"]).iter().map(|side| side.text(&["manager"])).collect();
     assert_eq!(sides, ["other", "one"]);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_crowd_of_questions_is_turned_away_and_stops_no_write() {
+    let cluster = std::sync::Arc::new(Cluster::api().await);
+    let objects: Vec<Value> = (0..50).map(|at| testkit::config_map(&format!("map-{at}"), "1")).collect();
+    let question = json!({"apiVersion": "setpoint.dev/v1alpha1", "kind": "Plan", "spec": {"objects": objects}});
+    let asked: Vec<_> = (0..60)
+        .map(|_| {
+            let (cluster, question) = (std::sync::Arc::clone(&cluster), question.clone());
+            tokio::spawn(async move { cluster.post("/apis/setpoint.dev/v1alpha1/plans", &question).await.code })
+        })
+        .collect();
+    cluster.create(&testkit::config_map("meanwhile", "1")).await;
+    let mut codes = BTreeMap::new();
+    for answer in asked {
+        *codes.entry(answer.await.expect("answered")).or_insert(0) += 1;
+    }
+    assert!(codes.keys().all(|code| matches!(code, 201 | 429)), "{codes:?}");
+    assert!(codes[&201] > 0 && codes.contains_key(&429), "{codes:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plan_sees_what_changed_since_the_last_one() {
+    let cluster = Cluster::api().await;
+    let map = testkit::config_map("a", "1");
+    let action = |plan: &Value| plan["changes"][0].text(&["action"]).to_owned();
+    assert_eq!(action(&ask(&cluster, json!({"objects": [map]})).await), "create");
+    cluster.apply(&path(&map), "setpoint", &map).await;
+    assert_eq!(action(&ask(&cluster, json!({"objects": [map]})).await), "keep");
+    cluster.delete(&path(&map)).await;
+    assert_eq!(action(&ask(&cluster, json!({"objects": [map]})).await), "create");
+}
