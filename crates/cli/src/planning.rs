@@ -1,5 +1,6 @@
 //! `setpoint plan` and `setpoint apply`: see before you act, then do exactly that or stop.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -288,11 +289,12 @@ fn moved(planned: &[Change], now: &[Change]) -> Vec<String> {
 /// object meanwhile, the rest is planned anew, and done only if it is still the same.
 async fn perform(api: &Api, wish: &Wish, mut plan: Plan) -> Result<(), CommandError> {
     let order: Vec<Reference> = plan.changes.iter().map(|change| change.object.clone()).collect();
+    let declared = Declared::of(wish);
     for object in order {
         let mut attempts = 0;
         loop {
             let Some(change) = plan.changes.iter().find(|change| change.object == object).cloned() else { break };
-            match step(api, wish, &change).await {
+            match step(api, wish, &declared, &change).await {
                 Ok(()) => break,
                 Err(refused) if matches!(&*refused.reason, "Conflict" | "AlreadyExists") && attempts < ATTEMPTS_MAX => {
                     attempts += 1;
@@ -320,7 +322,23 @@ async fn perform(api: &Api, wish: &Wish, mut plan: Plan) -> Result<(), CommandEr
     Ok(())
 }
 
-async fn step(api: &Api, wish: &Wish, change: &Change) -> Result<(), Refused> {
+/// The objects of a wish by what they are called, with and without the namespace that is meant when none is said.
+struct Declared<'w> {
+    objects: BTreeMap<Reference, &'w Value>,
+    updates: BTreeMap<Reference, &'w Value>,
+}
+
+impl<'w> Declared<'w> {
+    fn of(wish: &'w Wish) -> Declared<'w> {
+        let named = |object: &'w Value| [(Reference::of(object), object), (placed(object), object)];
+        Declared {
+            objects: wish.objects.iter().flat_map(named).collect(),
+            updates: wish.updates.iter().flat_map(named).collect(),
+        }
+    }
+}
+
+async fn step(api: &Api, wish: &Wish, declared: &Declared<'_>, change: &Change) -> Result<(), Refused> {
     let title = planner::text::title(&change.object);
     if matches!(change.action, Action::Delete | Action::Replace) {
         api.delete_planned(change).await?;
@@ -329,15 +347,13 @@ async fn step(api: &Api, wish: &Wish, change: &Change) -> Result<(), Refused> {
     if change.action == Action::Delete {
         return Ok(());
     }
-    if let Some(object) = wish.updates.iter().find(|object| placed(object) == change.object) {
+    if let Some(object) = declared.updates.get(&change.object) {
         api.update_planned(object, change).await?;
         println!("{title} changed");
         return Ok(());
     }
-    let declared =
-        wish.objects.iter().find(|object| placed(object) == change.object || Reference::of(object) == change.object);
-    let Some(object) = declared else { return Ok(()) };
-    let mut object = object.clone();
+    let Some(object) = declared.objects.get(&change.object) else { return Ok(()) };
+    let mut object = (*object).clone();
     for kept in &change.kept {
         let path: Vec<&str> = kept.path.split('.').collect();
         object.put(&path, kept.value.clone());

@@ -1,7 +1,7 @@
 //! All kinds served at a moment: the built-in ones and those from CustomResourceDefinitions.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use meta::{GroupKind, GroupResource, GroupVersion, Gvk, Gvr};
 
@@ -44,9 +44,10 @@ impl Catalog {
         catalog
     }
 
-    /// The built-in kinds alone.
+    /// The built-in kinds alone. Declared once a process: a copy shares the declarations.
     pub fn built_in() -> Self {
-        Self::new(crate::built_in())
+        static TABLE: LazyLock<Catalog> = LazyLock::new(|| Catalog::new(crate::built_in()));
+        TABLE.clone()
     }
 
     /// The built-in kinds of this table and these custom ones in place of the custom ones it had. Built-in kinds

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use kinds::{Catalog, Converged, KindDef};
-use meta::ObjectExt;
 use meta::labels::Selector;
+use meta::{GroupVersion, Gvk, ObjectExt};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use store::{Entry, Key, Snapshot};
@@ -176,11 +176,9 @@ impl Aftermath<'_> {
         let mut current = object.clone();
         for _ in 0..OWNERS_MAX {
             let Some(owner) = current.meta().controller() else { break };
-            let collection = self
-                .catalog
-                .iter()
-                .find(|kind| *kind.kind == *owner.kind && kind.group_version().to_string() == *owner.api_version)?;
-            let key = brain::key(&collection.collection(), &current.meta().namespace, &owner.name);
+            let version = GroupVersion::parse(&owner.api_version)?;
+            let kind = self.catalog.kind(&Gvk::new(version.group, version.version, &*owner.kind))?;
+            let key = brain::key(&kind.collection(), &current.meta().namespace, &owner.name);
             let found = self.after().get_key(&key).or_else(|| self.before.get_key(&key))?;
             current = found;
         }

@@ -28,7 +28,6 @@ pub struct World {
 /// The copy. One thread, one clock that only [`Fork::set_now`] moves.
 pub struct Fork {
     store: Mem,
-    built_in: Catalog,
     catalog: Arc<Catalog>,
     catalog_of: Snapshot,
     machine: Machine,
@@ -56,7 +55,6 @@ impl Fork {
         let snapshot = world.view.snapshot();
         Fork {
             store: Mem::fork(snapshot),
-            built_in: Catalog::built_in(),
             catalog: Arc::clone(&world.catalog),
             catalog_of: snapshot.only(DEFINITIONS),
             machine: Machine::default(),
@@ -114,7 +112,7 @@ impl Fork {
     pub fn catalog(&mut self) -> Arc<Catalog> {
         let snapshot = self.snapshot();
         if !snapshot.is_same_collection(&self.catalog_of, DEFINITIONS) {
-            self.catalog = Arc::new(api::served(&self.built_in, &snapshot));
+            self.catalog = Arc::new(api::served(&self.catalog, &snapshot));
             self.catalog_of = snapshot.only(DEFINITIONS);
         }
         Arc::clone(&self.catalog)

@@ -116,8 +116,10 @@ impl Plan {
     /// What the plan does to declared objects, without what every other write moves (revisions, consequences): two
     /// plans with the same essence do the same.
     pub fn essence(&self) -> Vec<Change> {
+        // Values that are not shown cannot be compared: such an object must be the very one.
+        let is_hidden = |change: &Change| change.fields.iter().any(|field| field.sensitive);
         let plain = |change: &Change| Change {
-            resource_version: String::new(),
+            resource_version: if is_hidden(change) { change.resource_version.clone() } else { String::new() },
             warnings: Vec::new(),
             ownership: Vec::new(),
             unchanged: 0,

@@ -349,3 +349,13 @@ fn what_follows_and_why_tell_only_what_may_be_read() {
     let own = seen_by(&|kind, _| kind.kind == "Deployment").expect("its own");
     assert_eq!(own.object.kind, "Deployment");
 }
+
+#[test]
+fn a_secret_that_moved_is_another_plan() {
+    let secret = |value: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "stringData": {"password": value}});
+    let before = after(&cluster(), vec![secret("one")]);
+    let planned = of(&before, vec![secret("three")]);
+    assert_eq!(of(&after(&before, vec![web(1, "web:1")]), vec![secret("three")]).essence(), planned.essence());
+    let moved = of(&after(&before, vec![secret("two")]), vec![secret("three")]);
+    assert_ne!(moved.essence(), planned.essence(), "its values are not shown, but they are not the same");
+}
