@@ -15,11 +15,40 @@ pub fn owned_or_going(facts: &Facts<'_>, object: &Value) -> Option<String> {
         return None;
     }
     if object.is_deleting() {
-        return (!storage::is_used(facts, object)).then(|| "is still being deleted".to_owned());
+        return still_there(facts, object);
     }
     let owners = object.owner_references();
     let gone = |owner: &Value| facts.ledger.living(owner.text(&["uid"])).is_none();
     (!owners.is_empty() && owners.iter().all(gone)).then(|| "is there though its owners are gone".to_owned())
+}
+
+/// What is deleted goes, unless something that may stay holds it.
+pub fn still_there(facts: &Facts<'_>, object: &Value) -> Option<String> {
+    (!is_held(facts, object)).then(|| "is still being deleted".to_owned())
+}
+
+/// Whether an object that is being deleted is used, or waits (foreground) for one that is: for the claim of a StatefulSet,
+/// say, which a pod that the set no longer owns has mounted. Owners may form a cycle, which holds nothing.
+fn is_held(facts: &Facts<'_>, object: &Value) -> bool {
+    let mut seen = BTreeSet::new();
+    let mut ahead = vec![object];
+    while let Some(object) = ahead.pop() {
+        if storage::is_used(facts, object) {
+            return true;
+        }
+        if !seen.insert(object.uid()) || !object.finalizers().any(|held| held == "foregroundDeletion") {
+            continue;
+        }
+        let keys = facts.ledger.owned_keys(object.uid());
+        let owned = keys.filter_map(|key| facts.ledger.get(key)).map(|kept| &*kept.tree);
+        ahead.extend(owned.filter(|owned| owned.is_deleting() && blocks(owned, object.uid())));
+    }
+    false
+}
+
+fn blocks(owned: &Value, owner: &str) -> bool {
+    let owners = owned.owner_references();
+    owners.iter().any(|found| found.text(&["uid"]) == owner && found.flag(&["blockOwnerDeletion"]))
 }
 
 /// What is in a namespace goes with it.

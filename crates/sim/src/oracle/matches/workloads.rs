@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use meta::{ObjectExt, Time, condition};
 use serde_json::Value;
 
+use super::cluster::still_there;
 use super::{
     Facts, Ledger, differs, int, is_active, is_controlled_by, is_ready, observed, pods_of, selector, selects, waits,
 };
@@ -13,7 +14,7 @@ use super::{
 pub fn replica_set(facts: &Facts<'_>, set: &Value) -> Option<String> {
     let ledger = facts.ledger;
     if set.is_deleting() {
-        return Some("is still being deleted".to_owned());
+        return still_there(facts, set);
     }
     let pods = pods_of(ledger, set);
     let active: Vec<_> = pods.iter().filter(|pod| is_active(pod)).collect();
@@ -45,7 +46,7 @@ fn template(object: &Value) -> Value {
 pub fn deployment(facts: &Facts<'_>, object: &Value) -> Option<String> {
     let ledger = facts.ledger;
     if object.is_deleting() {
-        return Some("is still being deleted".to_owned());
+        return still_there(facts, object);
     }
     if let Some(problem) = observed(object) {
         return Some(problem);
@@ -91,7 +92,7 @@ pub fn deployment(facts: &Facts<'_>, object: &Value) -> Option<String> {
 pub fn stateful_set(facts: &Facts<'_>, set: &Value) -> Option<String> {
     let ledger = facts.ledger;
     if set.is_deleting() {
-        return Some("is still being deleted".to_owned());
+        return still_there(facts, set);
     }
     let pods = pods_of(ledger, set);
     let wanted = int(set, &["spec", "replicas"], 1);
@@ -127,7 +128,7 @@ pub fn stateful_set(facts: &Facts<'_>, set: &Value) -> Option<String> {
 pub fn daemon_set(facts: &Facts<'_>, set: &Value) -> Option<String> {
     let ledger = facts.ledger;
     if set.is_deleting() {
-        return Some("is still being deleted".to_owned());
+        return still_there(facts, set);
     }
     if let Some(problem) = observed(set) {
         return Some(problem);
@@ -165,7 +166,7 @@ fn is_finished(job: &Value) -> bool {
 pub fn job(facts: &Facts<'_>, job: &Value) -> Option<String> {
     let ledger = facts.ledger;
     if job.is_deleting() {
-        return Some("is still being deleted".to_owned());
+        return still_there(facts, job);
     }
     const TRACKING: &str = "batch.kubernetes.io/job-tracking";
     let pods = pods_of(ledger, job);
@@ -198,7 +199,7 @@ pub fn job(facts: &Facts<'_>, job: &Value) -> Option<String> {
 pub fn cron_job(facts: &Facts<'_>, cron: &Value) -> Option<String> {
     let ledger = facts.ledger;
     if cron.is_deleting() {
-        return Some("is still being deleted".to_owned());
+        return still_there(facts, cron);
     }
     let jobs: Vec<_> = ledger.owned(cron.uid(), "batch/jobs").collect();
     let complete = jobs.iter().filter(|job| condition::is_true(job, "Complete")).count() as i64;
