@@ -59,16 +59,35 @@ pub(crate) struct Author<'a> {
     pub verb: String,
 }
 
-/// The log after a write: `old` is what stood there, with its entry.
-pub(crate) fn after_write(
-    kind: &KindDef,
-    old: Option<(&Value, &Entry)>,
-    new: &Value,
-    by: &Author<'_>,
-    now: Time,
-) -> Bytes {
+/// The log of an object and what a write adds to it.
+#[derive(Default)]
+pub(crate) struct Logged {
+    /// The log so far, oldest first.
+    pub before: Vec<FieldChange>,
+    /// What the write changes.
+    pub added: Vec<FieldChange>,
+    is_kept: bool,
+}
+
+impl Logged {
+    /// The log after the write, not yet bounded.
+    pub fn all(&self) -> Vec<FieldChange> {
+        self.before.iter().chain(&self.added).cloned().collect()
+    }
+
+    /// As it is stored.
+    pub fn annex(self) -> Bytes {
+        if !self.is_kept {
+            return Bytes::new();
+        }
+        encoded(&bounded(self.before.into_iter().chain(self.added).collect()))
+    }
+}
+
+/// What a write does to the log: `old` is what stood there, with its entry.
+pub(crate) fn logged(kind: &KindDef, old: Option<(&Value, &Entry)>, new: &Value, by: &Author<'_>, now: Time) -> Logged {
     if kind.volatile {
-        return Bytes::new();
+        return Logged::default();
     }
     let change = |field: String, old: Option<Value>, new: Option<Value>| FieldChange {
         field,
@@ -81,18 +100,18 @@ pub(crate) fn after_write(
         left_out: false,
     };
     let Some((old, entry)) = old else {
-        return encoded(&[change(String::new(), None, None)]);
+        return Logged { before: Vec::new(), added: vec![change(String::new(), None, None)], is_kept: true };
     };
-    let mut log = change_log(entry);
+    let mut added = Vec::new();
     for found in diff::structural(kind.schema.get(), old, new, DIFF_MAX).changes {
         if !is_bookkeeping(&found.path) {
             let shown = |value: Option<Value>| value.filter(|v| !is_secret(kind, &found.path) && is_short(v));
             let (old, new) = (shown(found.old.clone()), shown(found.new.clone()));
             let left_out = old.is_some() != found.old.is_some() || new.is_some() != found.new.is_some();
-            log.push(FieldChange { left_out, ..change(found.path.clone(), old, new) });
+            added.push(FieldChange { left_out, ..change(found.path.clone(), old, new) });
         }
     }
-    encoded(&bounded(log))
+    Logged { before: change_log(entry), added, is_kept: true }
 }
 
 /// Fields that change with every write and say nothing.

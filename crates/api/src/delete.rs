@@ -39,6 +39,7 @@ pub(crate) fn one(world: World<'_>, request: &Request) -> Result<Attempt, ApiErr
         Txn { preconditions: vec![Precondition::ModifiedAt(key, entry.modified)], ops: vec![deletion.op.clone()] };
     Ok(Attempt::Commit(Box::new(Commit {
         txn,
+        fights: 0,
         retry: !insists,
         conflict: ApiError::modified(&kind.group_resource(), &request.target.name),
         then: Box::new(move |committed| deletion.answer(Some(committed.revision.0))),
@@ -69,6 +70,7 @@ pub(crate) fn collection(world: World<'_>, request: &Request, settings: &Setting
     }
     Ok(Attempt::Commit(Box::new(Commit {
         txn,
+        fights: 0,
         retry: true,
         conflict: ApiError::modified(&kind.group_resource(), ""),
         then: Box::new(move |_| done()),
@@ -165,7 +167,7 @@ fn deletion(world: World<'_>, request: &Request, key: Key, entry: &Entry, tree: 
     let op = if removed {
         Op::Delete { key, last: Some((value, Some(stamp_at))) }
     } else {
-        let annex = changes::after_write(kind, Some((&before, entry)), &object, &author, world.now);
+        let annex = changes::logged(kind, Some((&before, entry)), &object, &author, world.now).annex();
         Op::Put { key, value, annex, stamp_at: Some(stamp_at), keyspace }
     };
     Some(Deletion { op, object, removed, kind: Arc::clone(kind) })

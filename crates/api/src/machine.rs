@@ -57,6 +57,8 @@ pub struct Commit {
     pub txn: Txn,
     /// Makes the answer.
     pub then: Box<dyn FnOnce(&Committed) -> Answer + Send>,
+    /// In how many fights over fields the write is one round more.
+    pub fights: usize,
     /// Whether another attempt on a newer snapshot may succeed when a precondition fails: the request itself did
     /// not insist on a revision.
     pub retry: bool,

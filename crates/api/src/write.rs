@@ -6,12 +6,13 @@ use admit::admission::{Effects, Operation};
 use admit::{Attributes, crd_rules};
 use kinds::{KindDef, Rules, UpdateOf, object_meta};
 use meta::stored::DEPTH_MAX;
-use meta::{ApiError, FieldError, FieldPath, Gvk, ObjectExt};
+use meta::{ApiError, FieldError, FieldPath, Gvk, ObjectExt, Time};
 use serde_json::{Value, json};
 use store::{Entry, Keyspace, Op, Precondition, Txn};
 
 use crate::admission::{Review, side_writes};
-use crate::changes::{self, Author};
+use crate::changes::{self, Author, Logged};
+use crate::fights::{self, FieldFight};
 use crate::machine::{Attempt, Commit};
 use crate::{Answer, Body, Request, Verb, World, encode};
 
@@ -152,10 +153,15 @@ impl Write {
         if self.old.is_none() && !self.name_generated && world.snapshot.get_key(&self.key()).is_some() {
             return Err(ApiError::already_exists(&self.kind.group_resource(), self.new.name()));
         }
+        let logged = self.logged(world.now);
+        let fights = match &self.old {
+            Some(old) => fights::guard(world, &self.kind, &old.tree, &logged)?,
+            None => Vec::new(),
+        };
         if self.dry_run {
             return Ok(Attempt::Answer(self.answer_dry()));
         }
-        Ok(Attempt::Commit(Box::new(self.commit(world))))
+        Ok(Attempt::Commit(Box::new(self.commit(world, logged, &fights))))
     }
 
     /// `metadata.generation` counts changes of everything but metadata and status.
@@ -178,6 +184,7 @@ impl Write {
             None => object_meta::validate_object_meta(&self.kind, &self.new),
             Some(old) => object_meta::validate_object_meta_update(&self.kind, &self.new, &old.tree),
         };
+        errors.extend(fights::faults(&self.new));
         errors.extend(self.kind_faults());
         errors
     }
@@ -238,20 +245,20 @@ impl Write {
         }
     }
 
-    fn commit(self, world: World<'_>) -> Commit {
-        let key = self.key();
+    /// What the write does to the object's change log.
+    fn logged(&self, now: Time) -> Logged {
         let author = Author {
             manager: &self.manager,
             user: &self.attributes.user.name,
             verb: changes::verb_text(&self.attributes.verb, &self.attributes.subresource),
         };
-        let annex = changes::after_write(
-            &self.kind,
-            self.old.as_ref().map(|old| (&old.tree, &*old.entry)),
-            &self.new,
-            &author,
-            world.now,
-        );
+        let old = self.old.as_ref().map(|old| (&old.tree, &*old.entry));
+        changes::logged(&self.kind, old, &self.new, &author, now)
+    }
+
+    fn commit(self, world: World<'_>, logged: Logged, fights: &[FieldFight]) -> Commit {
+        let key = self.key();
+        let annex = logged.annex();
         let (value, stamp_at) = match &self.kind.conversion {
             None => encode(&self.new),
             Some(conversion) => {
@@ -275,12 +282,14 @@ impl Write {
             preconditions.push(precondition);
             ops.push(op);
         }
+        ops.extend(fights::events(world, &self.new, fights));
         let (resource, name) = (self.kind.group_resource(), self.new.name().to_owned());
         let is_create = self.old.is_none();
         let conflict =
             if is_create { ApiError::already_exists(&resource, &name) } else { ApiError::modified(&resource, &name) };
         Commit {
             txn: Txn { preconditions, ops },
+            fights: fights.len(),
             // A create that collides is answered at once unless it may pick another name or really is an apply.
             retry: !self.insists
                 && (!is_create

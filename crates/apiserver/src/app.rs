@@ -1,6 +1,6 @@
 //! What every request shares.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use admit::tokens::{SignatureVerifier, TokenConfig, TokenSigner};
@@ -64,6 +64,8 @@ pub struct App {
     pub(crate) questions: Questions,
     pub(crate) streams: Arc<Semaphore>,
     pub(crate) nodes: Nodes,
+    /// Rounds of fights over fields so far.
+    pub(crate) fights: AtomicU64,
     catalog: RwLock<Arc<Published>>,
     ready: AtomicBool,
     pub(crate) stopping: tokio::sync::watch::Sender<bool>,
@@ -88,6 +90,7 @@ impl App {
             questions: Questions::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             nodes: Nodes::default(),
+            fights: AtomicU64::new(0),
             catalog: RwLock::new(Arc::new(catalog)),
             ready: AtomicBool::new(false),
             stopping: tokio::sync::watch::Sender::new(false),

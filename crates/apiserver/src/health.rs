@@ -1,6 +1,7 @@
 //! Is it alive, is it ready, what is it: what anybody may ask.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use client::Body;
 use http::Response;
@@ -93,5 +94,10 @@ fn metrics(app: &App) -> String {
         let busy = max.saturating_sub(places.available_permits());
         text.push_str(&format!("apiserver_current_inflight_requests{{request_kind=\"{kind}\"}} {busy}\n"));
     }
+    text.push_str(
+        "# HELP setpoint_field_fight_rounds_total Writes that took a field back from another manager, in a fight.\n",
+    );
+    text.push_str("# TYPE setpoint_field_fight_rounds_total counter\n");
+    text.push_str(&format!("setpoint_field_fight_rounds_total {}\n", app.fights.load(Ordering::Relaxed)));
     text
 }

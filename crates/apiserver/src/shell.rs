@@ -1,5 +1,6 @@
 //! Carries out what the machine decides: reads at a revision, commits, tries again.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use api::{Answer, Attempt, Request, Verb, World};
@@ -53,7 +54,10 @@ async fn attempt_until_done(app: &App, request: &Request) -> Result<Done, ApiErr
             Attempt::Commit(commit) => *commit,
         };
         match submit(app, commit.txn).await? {
-            Ok(committed) => return Ok(Done::Committed((commit.then)(&committed))),
+            Ok(committed) => {
+                app.fights.fetch_add(commit.fights as u64, Ordering::Relaxed);
+                return Ok(Done::Committed((commit.then)(&committed)));
+            }
             Err(_) if commit.retry => {
                 conflict = commit.conflict;
                 wait_for_visibility(seen, &snapshot).await;

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use meta::ObjectExt;
 use planner::Reference;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::api::Api;
@@ -14,15 +15,28 @@ use crate::report::CommandError;
 const NAMESPACE: &str = "default";
 
 /// One inventory.
+#[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Inventory {
     name: String,
     known: BTreeSet<Reference>,
 }
 
 impl Inventory {
-    /// Reads it; empty when there is none yet.
+    /// Reads the one of this name; empty when there is none yet.
     pub async fn read(api: &Api, name: &str) -> Result<Inventory, CommandError> {
-        let name = format!("setpoint-inventory-{name}");
+        Inventory::stored(api, format!("setpoint-inventory-{name}")).await
+    }
+
+    /// The same as it was when a plan was kept; what it holds decides what is pruned.
+    pub async fn unmoved(self, api: &Api) -> Result<Inventory, CommandError> {
+        if Inventory::stored(api, self.name.clone()).await? == self {
+            return Ok(self);
+        }
+        let name = self.name;
+        Err(Stopped(format!("configmap/{name} has changed since the plan was made; nothing was written")).into())
+    }
+
+    async fn stored(api: &Api, name: String) -> Result<Inventory, CommandError> {
         let known = match api.get(&format!("/api/v1/namespaces/{NAMESPACE}/configmaps/{name}")).await {
             Err(refused) if refused.reason == "NotFound" => BTreeSet::new(),
             Err(refused) => return Err(refused.into()),

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::api::Api;
+use crate::inventory::Inventory;
 use crate::manifest;
 use crate::planning::{Stopped, Wish, placed};
 use crate::report::CommandError;
@@ -34,7 +35,7 @@ impl PlanFile {
         let body = json!({
             "cluster": cluster(api).await?, "salt": salt, "sources": sources, "objects": objects,
             "deletions": wish.deletions, "force": wish.force, "replace": wish.replace,
-            "inventory": wish.inventory.is_some(), "plan": plan,
+            "inventory": wish.inventory, "plan": plan,
         });
         let checksum = checksum(&body);
         Ok(PlanFile(json!({"apiVersion": planner::API_VERSION, "kind": KIND, "checksum": checksum, "body": body})))
@@ -78,15 +79,16 @@ impl PlanFile {
         if body.text(&["cluster"]) != cluster(api).await? {
             return Err(Stopped("the plan was made for another cluster; nothing was written".to_owned()).into());
         }
-        if body.flag(&["inventory"]) {
-            let why = "a plan with --prune is performed by apply itself: run setpoint apply -f ... --prune";
-            return Err(Stopped(why.to_owned()).into());
-        }
+        let planned: Option<Inventory> = serde_json::from_value(body["inventory"].clone())?;
+        let inventory = match planned {
+            Some(planned) => Some(planned.unmoved(api).await?),
+            None => None,
+        };
         let objects = self.objects()?;
         let deletions: Vec<Reference> = serde_json::from_value(body["deletions"].clone())?;
         let (force, replace) = (body.flag(&["force"]), body.flag(&["replace"]));
         let plan = serde_json::from_value(body["plan"].clone())?;
-        Ok((Wish { objects, updates: Vec::new(), deletions, force, replace, inventory: None }, plan))
+        Ok((Wish { objects, updates: Vec::new(), deletions, force, replace, inventory }, plan))
     }
 
     /// The objects, with the secret values of the manifests.

@@ -325,32 +325,59 @@ pub(crate) async fn wait(args: &WaitArgs) -> Result<Ended, CommandError> {
     wait_for(&api, &about, Duration::from_secs(args.timeout)).await
 }
 
-/// Shows how objects come to be until all of them are there, one cannot get there, or the time is over.
-pub(crate) async fn wait_for(api: &Api, about: &[Reference], timeout: Duration) -> Result<Ended, CommandError> {
-    let begun = Instant::now();
-    let mut told: BTreeMap<&Reference, String> = BTreeMap::new();
-    loop {
+/// How objects come to be, told as it changes.
+struct Progress<'o> {
+    about: &'o [Reference],
+    told: BTreeMap<&'o Reference, String>,
+    begun: Instant,
+}
+
+impl<'o> Progress<'o> {
+    fn of(about: &'o [Reference]) -> Progress<'o> {
+        Progress { about, told: BTreeMap::new(), begun: Instant::now() }
+    }
+
+    /// Looks at all of them once, and tells what is new.
+    async fn look(&mut self, api: &Api) -> Result<Vec<Ended>, Refused> {
         let mut states = Vec::new();
-        for object in about {
+        for object in self.about {
             let diagnosis = look(api, object).await?;
             let line = diagnosis_text(&diagnosis);
-            if told.get(object) != Some(&line) {
-                println!("{:>6.1}s  {line}", begun.elapsed().as_secs_f64());
-                told.insert(object, line);
+            if self.told.get(object) != Some(&line) {
+                println!("{:>6.1}s  {line}", self.begun.elapsed().as_secs_f64());
+                self.told.insert(object, line);
             }
             states.push(ended(&diagnosis));
         }
+        Ok(states)
+    }
+}
+
+/// Shows how objects come to be until all of them are there, one cannot get there, or the time is over.
+pub(crate) async fn wait_for(api: &Api, about: &[Reference], timeout: Duration) -> Result<Ended, CommandError> {
+    let mut progress = Progress::of(about);
+    loop {
+        let states = progress.look(api).await?;
         if states.iter().all(|state| *state == Ended::Well) {
             return Ok(Ended::Well);
         }
         if states.contains(&Ended::Terminal) {
             return Ok(Ended::Terminal);
         }
-        if begun.elapsed() > timeout {
+        if progress.begun.elapsed() > timeout {
             return Ok(Ended::Changes);
         }
         tokio::time::sleep(LOOK_EVERY).await;
     }
+}
+
+/// Shows how objects come to be until waiting changes nothing more for any of them.
+pub(crate) async fn follow(api: &Api, about: &[Reference]) -> Result<(), CommandError> {
+    let mut progress = Progress::of(about);
+    while progress.look(api).await?.contains(&Ended::Changes) {
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+    Ok(())
 }
 
 async fn look(api: &Api, object: &Reference) -> Result<Diagnosis, Refused> {

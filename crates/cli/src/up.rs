@@ -1,13 +1,13 @@
 //! `setpoint up`: everything on this machine in one process, files applied, and how it comes to be.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use http::Method;
-use kinds::{Catalog, Converged, Health};
-use meta::{ObjectExt, condition};
+use kinds::Catalog;
+use meta::ObjectExt;
+use planner::Reference;
 use serde_json::Value;
 use server::{NodeRole, Started};
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,6 +17,7 @@ use crate::api::{Api, Refused};
 use crate::args::{OnExit, UpArgs};
 use crate::manifest;
 use crate::report::CommandError;
+use crate::reports;
 use crate::run::{config_of, node_name, start_logging};
 
 /// How often the objects are looked at while they are not as they should be.
@@ -87,9 +88,9 @@ type Applied = Mutex<Vec<Value>>;
 
 /// Applies and shows how it comes to be.
 async fn show(api: &Api, objects: &[Value], applied: &Applied, config: Option<PathBuf>) -> Result<(), CommandError> {
-    let begun = Instant::now();
     let all = apply_all(api, objects, applied).await?;
-    follow(api, &all, begun).await;
+    let about: Vec<Reference> = all.iter().map(Reference::of).collect();
+    reports::follow(api, &about).await?;
     let config = config.map_or_else(String::new, |path| format!("--kubeconfig {} ", path.display()));
     println!("\nnext:\n  kubectl {config}get pods -A\n  kubectl {config}get events -A");
     if let Some(target) = all.iter().find_map(speaker) {
@@ -151,82 +152,6 @@ async fn apply(api: &Api, object: &Value) -> Result<Value, Refused> {
             done => return done,
         }
     }
-}
-
-/// Shows changes until everything is as it should be.
-async fn follow(api: &Api, applied: &[Value], begun: Instant) {
-    let mut shown: BTreeMap<String, String> = BTreeMap::new();
-    loop {
-        let mut is_done = true;
-        let mut lines = Vec::new();
-        for object in applied {
-            let state = match state(api, object).await {
-                Ok(state) => state,
-                Err(refused) => Converged::Progressing(refused.message),
-            };
-            let text = match state {
-                Converged::Yes => "ready".to_owned(),
-                Converged::Progressing(why) => {
-                    is_done = false;
-                    format!("waiting  {why}")
-                }
-                // What has failed will not change by waiting for it.
-                Converged::Failed(why) => format!("failed   {why}"),
-            };
-            lines.push((title(object), text));
-        }
-        if !is_done {
-            lines.extend(troubles(api, applied).await);
-        }
-        for (name, text) in lines {
-            if shown.get(&name) != Some(&text) {
-                println!("{:>6.1}s  {name}: {text}", begun.elapsed().as_secs_f64());
-                shown.insert(name, text);
-            }
-        }
-        if is_done {
-            return;
-        }
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
-async fn state(api: &Api, object: &Value) -> Result<Converged, Refused> {
-    let catalog = Catalog::built_in();
-    let live = api.get(&api.address(object).await?).await?;
-    let health = live.gvk().and_then(|gvk| catalog.kind(&gvk).map(|kind| kind.health.clone()));
-    Ok(health.unwrap_or(Health::Conditions).judge(&live))
-}
-
-/// What holds pods of the applied namespaces up, in their own words.
-async fn troubles(api: &Api, applied: &[Value]) -> Vec<(String, String)> {
-    let mut namespaces: Vec<&str> = applied.iter().map(|object| object.namespace()).filter(|n| !n.is_empty()).collect();
-    namespaces.sort_unstable();
-    namespaces.dedup();
-    let mut lines = Vec::new();
-    for namespace in namespaces {
-        let list = api.get(&format!("/api/v1/namespaces/{namespace}/pods")).await.unwrap_or_default();
-        for pod in list.items(&["items"]) {
-            if let Some(why) = trouble(pod) {
-                lines.push((format!("  pod/{}", pod.name()), why));
-            }
-        }
-    }
-    lines
-}
-
-fn trouble(pod: &Value) -> Option<String> {
-    if let Some(unscheduled) = condition::find(pod, "PodScheduled").filter(|c| c.text(&["status"]) == "False") {
-        return Some(format!("not scheduled: {}", unscheduled.text(&["message"])));
-    }
-    let lists = ["initContainerStatuses", "containerStatuses"].iter().flat_map(|list| pod.items(&["status", list]));
-    let mut all = lists.into_iter();
-    all.find_map(|status| {
-        let waiting = status.at(&["state", "waiting"])?;
-        let (reason, message) = (waiting.text(&["reason"]), waiting.text(&["message"]));
-        let is_usual = matches!(reason, "ContainerCreating" | "PodInitializing");
-        (!is_usual).then(|| format!("{}: {reason}: {message}", status.text(&["name"])))
-    })
 }
 
 /// Deletes what was applied, the last first, and waits for its pods to be gone.

@@ -1,9 +1,8 @@
-//! Fields that managers keep taking from one another, read from the change logs: a value that goes away and comes back,
-//! each time by the hand of the other. A rollout, a ramp of an autoscaler or a change of leader does not do that.
+//! The fights over fields that the change logs show (`api::fights_in`), and those that will begin.
 
 use std::collections::BTreeMap;
 
-use api::FieldChange;
+use api::{FieldChange, FieldFight};
 use kinds::KindDef;
 use merge::managed::{Ledger, Operation};
 use meta::{ObjectExt, Time};
@@ -15,10 +14,6 @@ use crate::change::Reference;
 use crate::fork::World;
 
 const AUTOSCALERS: &str = "autoscaling/horizontalpodautoscalers";
-/// How often the other must take back what one took: A, B, A, B is the third round.
-const REVERSALS_MIN: usize = 2;
-/// When values are too long or too secret to be kept, only hands can be counted.
-const HANDS_MIN: usize = 5;
 /// Fights told; more are counted.
 const FIGHTS_MAX: usize = 1_000;
 
@@ -94,13 +89,13 @@ pub fn fights(world: &World, namespace: &str, may_read: &dyn Fn(&KindDef, &str) 
             if !is_meant || entry.annex.len() < 2 || report.fights.len() >= FIGHTS_MAX {
                 continue;
             }
-            let found = fights_in(&api::change_log(entry));
+            let found = api::fights_in(&api::change_log(entry));
             if found.is_empty() || !may_read(kind, place) {
                 continue;
             }
             let object = Object::new(store::Key::new(collection.clone(), item.clone()), entry.clone());
             let about = Reference::of(&object.tree());
-            report.fights.extend(found.into_iter().map(|fight| Fight { object: about.clone(), ..fight }));
+            report.fights.extend(found.iter().map(|fight| told(&about, fight)));
         }
     }
     report.risks = risks(&world.view, namespace)
@@ -111,47 +106,22 @@ pub fn fights(world: &World, namespace: &str, may_read: &dyn Fn(&KindDef, &str) 
     report
 }
 
-/// The fights that a log shows.
-fn fights_in(log: &[FieldChange]) -> Vec<Fight> {
-    let mut by_field: BTreeMap<&str, Vec<&FieldChange>> = BTreeMap::new();
-    for change in log.iter().filter(|change| !change.field.is_empty()) {
-        by_field.entry(&change.field).or_default().push(change);
-    }
-    by_field.into_iter().filter_map(|(path, changes)| fight(path, &changes)).collect()
-}
-
-fn fight(path: &str, changes: &[&FieldChange]) -> Option<Fight> {
-    // The fight is what goes on: the newest run of changes that each take back the one before.
-    let run = changes.windows(3).rev().take_while(|three| takes_back(three[0], three[1], three[2])).count();
-    let fought = &changes[changes.len().saturating_sub(run + 2)..];
-    let is_told = fought.iter().all(|change| !change.left_out);
-    if run < if is_told { REVERSALS_MIN } else { HANDS_MIN } {
-        return None;
-    }
-    let (first, last) = (fought.first()?, fought.last()?);
+fn told(object: &Reference, fight: &FieldFight) -> Fight {
     let side = |change: &FieldChange| Side {
         manager: change.manager.clone(),
         user: change.user.clone(),
         verb: change.verb.clone(),
         value: change.new.clone(),
     };
-    let sides = fought.iter().rev().take(2).map(|change| side(change)).collect();
-    #[allow(clippy::cast_precision_loss)]
-    let period_seconds = (last.time - first.time) as f64 / (fought.len() - 1) as f64;
-    Some(Fight {
-        object: Reference::default(),
-        path: path.to_owned(),
-        sides,
-        rounds: fought.len(),
-        period_seconds,
-        since: Time::from_secs(first.time).to_rfc3339(),
-        last: Time::from_secs(last.time).to_rfc3339(),
-    })
-}
-
-/// Whether the third change brings back what the second one took away, by the same hand as the first.
-fn takes_back(first: &FieldChange, second: &FieldChange, third: &FieldChange) -> bool {
-    first.manager != second.manager && first.manager == third.manager && first.new == third.new
+    Fight {
+        object: object.clone(),
+        path: fight.path().to_owned(),
+        sides: vec![side(fight.last()), side(fight.lost())],
+        rounds: fight.rounds(),
+        period_seconds: fight.period_seconds(),
+        since: Time::from_secs(fight.first().time).to_rfc3339(),
+        last: Time::from_secs(fight.last().time).to_rfc3339(),
+    }
 }
 
 type Found = (String, String, Risk);
@@ -202,49 +172,4 @@ fn appliers_of_replicas(view: &View, kind: &str, namespace: &str, name: &str) ->
     let applies =
         ledger.owners.iter().filter(|(id, owned)| id.operation == Operation::Apply && owned.set.has(&replicas));
     applies.map(|(id, _)| id.manager.clone()).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    fn change(manager: &str, value: Value, time: i64) -> FieldChange {
-        FieldChange {
-            field: "spec.replicas".to_owned(),
-            manager: manager.to_owned(),
-            user: manager.to_owned(),
-            verb: "update".to_owned(),
-            old: None,
-            new: Some(value),
-            time,
-            left_out: false,
-        }
-    }
-
-    fn found(changes: &[(&str, i64, i64)]) -> Vec<(usize, f64)> {
-        let log: Vec<FieldChange> = changes.iter().map(|(m, value, time)| change(m, json!(value), *time)).collect();
-        fights_in(&log).into_iter().map(|fight| (fight.rounds, fight.period_seconds)).collect()
-    }
-
-    #[test]
-    fn fights_are_named_within_three_rounds() {
-        // One in thirty minutes, and five a second.
-        assert_eq!(found(&[("a", 1, 0), ("b", 2, 1_800), ("a", 1, 3_600), ("b", 2, 5_400)]), [(4, 1_800.0)]);
-        assert_eq!(found(&[("a", 1, 7), ("b", 2, 7), ("a", 1, 7), ("b", 2, 7)]), [(4, 0.0)]);
-    }
-
-    #[test]
-    fn what_only_moves_is_no_fight() {
-        // A ramp, somebody who changes their mind, two who take turns once, a leader that changes.
-        assert_eq!(found(&[("hpa", 1, 0), ("hpa", 2, 15), ("hpa", 4, 30), ("hpa", 2, 45), ("hpa", 4, 60)]), []);
-        assert_eq!(found(&[("a", 1, 0), ("a", 2, 1), ("a", 1, 2), ("a", 2, 3)]), []);
-        assert_eq!(found(&[("a", 1, 0), ("b", 2, 1), ("a", 3, 2), ("b", 4, 3)]), []);
-        assert_eq!(found(&[("a", 1, 0), ("b", 2, 1), ("a", 1, 2)]), []);
-    }
-
-    #[test]
-    fn a_fight_that_is_over_is_over() {
-        assert_eq!(found(&[("a", 1, 0), ("b", 2, 1), ("a", 1, 2), ("b", 2, 3), ("c", 9, 4)]), []);
-    }
 }

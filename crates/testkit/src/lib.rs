@@ -139,6 +139,13 @@ impl Cluster {
         self.transport.call(request).await.expect("an answer")
     }
 
+    /// GET of what is no JSON.
+    pub async fn text(&self, path: &str) -> String {
+        let response = self.open(Method::GET, path, "text/plain", Bytes::new()).await;
+        let bytes = response.into_body().collect().await.expect("a body").to_bytes();
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+
     /// Sends a request as it is; the code of the answer.
     pub async fn raw(&self, request: Request<Bytes>) -> u16 {
         self.transport.call(request).await.expect("an answer").status().as_u16()

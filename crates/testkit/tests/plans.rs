@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 use store::{Snapshot, Store};
 use testkit::Cluster;
 
+const MERGE: &str = "application/merge-patch+json";
+
 /// Random changes of an ordinary run; `SETPOINT_PLAN_CHANGES` asks for more.
 const CHANGES: usize = 25;
 /// How long the world may take to come to rest. Long: nothing here measures time.
@@ -269,7 +271,7 @@ async fn what_is_changed_by_hand_shows_with_its_name() {
     cluster.apply("/apis/apps/v1/namespaces/default/deployments/web", "setpoint", &object).await;
     let scale = "/apis/apps/v1/namespaces/default/deployments/web?fieldManager=kubectl-edit";
     let patch = json!({"spec": {"replicas": 5}});
-    cluster.send(Method::PATCH, scale, "application/merge-patch+json", &patch).await;
+    cluster.send(Method::PATCH, scale, MERGE, &patch).await;
     let question = json!({"apiVersion": "setpoint.dev/v1alpha1", "kind": "Drift", "spec": {"objects": [object]}});
     let answer = cluster.post("/apis/setpoint.dev/v1alpha1/drifts", &question).await;
     let field = &answer.body["status"]["objects"][0]["fields"][0];
@@ -284,6 +286,18 @@ async fn what_is_changed_by_hand_shows_with_its_name() {
     assert_eq!((row["owners"][0]["manager"].as_str(), &row["last"]["old"]), (Some("kubectl-edit"), &json!(2)));
 }
 
+/// One round of a fight over the replicas of deployment/web.
+async fn take(cluster: &Cluster, round: i64) -> testkit::Answer {
+    let (manager, replicas) = if round % 2 == 0 { ("one", 3) } else { ("other", 4) };
+    let path = format!("/apis/apps/v1/namespaces/default/deployments/web?fieldManager={manager}");
+    cluster.send(Method::PATCH, &path, MERGE, &json!({"spec": {"replicas": replicas}})).await
+}
+
+async fn choose(cluster: &Cluster, path: &str, policy: Value) -> u16 {
+    let patch = json!({"metadata": {"annotations": {"setpoint.dev/fights": policy}}});
+    cluster.send(Method::PATCH, path, MERGE, &patch).await.code
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_fight_is_named() {
     let cluster = Cluster::api().await;
@@ -292,17 +306,50 @@ async fn a_fight_is_named() {
         let question = json!({"apiVersion": "setpoint.dev/v1alpha1", "kind": "FightReport", "spec": {}});
         cluster.post("/apis/setpoint.dev/v1alpha1/fightreports", &question).await.body["status"]["fights"].clone()
     };
+    let events = || async { cluster.get("/api/v1/namespaces/default/events").await.body["items"].clone() };
     for round in 0..4 {
-        let (manager, replicas) = if round % 2 == 0 { ("one", 3) } else { ("other", 4) };
-        assert_eq!(report().await, json!([]), "before round {round}");
-        let path = format!("/apis/apps/v1/namespaces/default/deployments/web?fieldManager={manager}");
-        let patch = json!({"spec": {"replicas": replicas}});
-        cluster.send(Method::PATCH, &path, "application/merge-patch+json", &patch).await;
+        assert_eq!((report().await, events().await), (json!([]), json!([])), "before round {round}");
+        take(&cluster, round).await;
     }
     let fights = report().await;
     assert_eq!(fights[0].text(&["path"]), "spec.replicas", "{fights}");
     let sides: Vec<&str> = fights[0].items(&["sides"]).iter().map(|side| side.text(&["manager"])).collect();
     assert_eq!(sides, ["other", "one"]);
+    // The event names the field and both, no values, and is told once a minute however fast they are.
+    take(&cluster, 4).await;
+    let events = events().await;
+    let event = &events[0];
+    assert_eq!((events.as_array().map(Vec::len), event.text(&["reason"])), (Some(1), "FieldFight"), "{events}");
+    assert_eq!(event.text(&["involvedObject", "fieldPath"]), "spec.replicas");
+    assert!(event.text(&["message"]).starts_with("other (patch) and one (patch) fight over spec.replicas"), "{event}");
+    let text = cluster.text("/metrics").await;
+    assert!(text.contains("\nsetpoint_field_fight_rounds_total 2\n"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_fight_can_be_slowed_or_frozen() {
+    const WEB: &str = "/apis/apps/v1/namespaces/default/deployments/web?fieldManager=kubectl";
+    let cluster = Cluster::api().await;
+    cluster.create(&testkit::deployment("web", 2)).await;
+    assert_eq!(choose(&cluster, WEB, json!("slwo")).await, 422, "an unknown policy");
+    for round in 0..12 {
+        assert_eq!(take(&cluster, round).await.code, 200);
+    }
+    // By the namespace: who lost waits, here some minutes; other writes do not.
+    assert_eq!(choose(&cluster, "/api/v1/namespaces/default", json!("slow")).await, 200);
+    let slowed = take(&cluster, 12).await;
+    assert_eq!(slowed.code, 429, "{}", slowed.body);
+    assert!(slowed.body["details"]["retryAfterSeconds"].as_i64() > Some(60), "{}", slowed.body);
+    assert_eq!(take(&cluster, 11).await.code, 200, "the winner changes nothing");
+    // By the object: nobody of the two, but somebody who decides.
+    assert_eq!(choose(&cluster, WEB, json!("freeze")).await, 200);
+    let frozen = take(&cluster, 12).await;
+    assert_eq!(frozen.code, 403, "{}", frozen.body);
+    let patch = json!({"spec": {"replicas": 7}});
+    let other = WEB.replace("kubectl", "other");
+    assert_eq!(cluster.send(Method::PATCH, &other, MERGE, &patch).await.code, 403);
+    assert_eq!(cluster.send(Method::PATCH, WEB, MERGE, &patch).await.code, 200);
+    assert_eq!(take(&cluster, 12).await.code, 200, "that fight is over");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
