@@ -47,6 +47,7 @@ pub use representation::{
 };
 pub use request::{Request, Target, Verb};
 pub use served::{DEFINITIONS, served};
+pub use service::is_choosing;
 pub use watch::{WatchAnswer, WatchEvent, WatchStart};
 pub use write::Write;
 pub use yaml::decode as decode_yaml;

@@ -12,7 +12,7 @@ use meta::{ApiError, FieldError, ObjectExt};
 use serde_json::{Value, json};
 use store::{Entry, Key, Precondition};
 
-use crate::World;
+use crate::{Request, Verb, World};
 
 const SERVICES: &str = "core/services";
 const RANGES: &str = "networking.k8s.io/servicecidrs";
@@ -24,6 +24,17 @@ const NODE_PORTS: RangeInclusive<i64> = 30_000..=32_767;
 /// the range, within these).
 const RESERVED: RangeInclusive<u32> = 16..=256;
 
+/// Whether the server may choose values of the object among those that no other has taken. Such requests succeed sooner one
+/// after the other.
+pub fn is_choosing(request: &Request) -> bool {
+    let writes = matches!(request.verb, Verb::Create | Verb::Update | Verb::Patch);
+    writes && request.target.subresource.is_empty() && is_service(&request.target.kind)
+}
+
+fn is_service(kind: &KindDef) -> bool {
+    kind.kind == "Service" && kind.group.is_empty()
+}
+
 /// Fills in what the Service at hand leaves to the server and checks what it asks for. The precondition, where there
 /// is one, must hold when the Service is written: others may have taken the same values.
 pub(crate) fn allocate(
@@ -32,7 +43,7 @@ pub(crate) fn allocate(
     old: Option<&Value>,
     new: &mut Value,
 ) -> Result<Option<Precondition>, ApiError> {
-    if !(kind.kind == "Service" && kind.group.is_empty()) {
+    if !is_service(kind) {
         return Ok(None);
     }
     let had = old.map(Taken::of).unwrap_or_default();

@@ -60,6 +60,8 @@ pub struct App {
     pub(crate) hub: Arc<Hub>,
     pub(crate) reads: Semaphore,
     pub(crate) writes: Semaphore,
+    /// Held by the one request that chooses values among those that others have taken.
+    pub(crate) choosing: tokio::sync::Mutex<()>,
     /// What questions about the world share.
     pub(crate) questions: Questions,
     pub(crate) streams: Arc<Semaphore>,
@@ -87,6 +89,7 @@ impl App {
             hub,
             reads: Semaphore::new(READS_IN_FLIGHT_MAX),
             writes: Semaphore::new(WRITES_IN_FLIGHT_MAX),
+            choosing: tokio::sync::Mutex::default(),
             questions: Questions::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             nodes: Nodes::default(),

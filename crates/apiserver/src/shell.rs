@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use api::{Answer, Attempt, Request, Verb, World};
 use meta::ApiError;
-use store::{Committed, Snapshot, Txn, TxnError};
+use store::{Committed, Precondition, Snapshot, Txn, TxnError};
 use tokio::sync::oneshot;
 
 use crate::app::App;
@@ -46,6 +46,9 @@ enum Done {
 
 async fn attempt_until_done(app: &App, request: &Request) -> Result<Done, ApiError> {
     let mut conflict = ApiError::internal("no attempt was made");
+    // Values that are chosen among those that others have taken hold only while nobody takes one. With a crowd that chooses at
+    // a time, all but one of each round would have chosen in vain.
+    let _turn = if api::is_choosing(request) { Some(app.choosing.lock().await) } else { None };
     for _ in 0..ATTEMPTS_MAX {
         let seen = app.hub.subscribe_any();
         let snapshot = snapshot_for(app, request)?;
@@ -58,14 +61,21 @@ async fn attempt_until_done(app: &App, request: &Request) -> Result<Done, ApiErr
                 app.fights.fetch_add(commit.fights as u64, Ordering::Relaxed);
                 return Ok(Done::Committed((commit.then)(&committed)));
             }
-            Err(_) if commit.retry => {
-                conflict = commit.conflict;
+            Err(error) if commit.retry => {
+                conflict = match error {
+                    TxnError::Failed(Precondition::UnchangedSince { .. }) => busy(),
+                    _ => commit.conflict,
+                };
                 wait_for_visibility(seen, &snapshot).await;
             }
             Err(_) => return Err(commit.conflict),
         }
     }
     Err(conflict)
+}
+
+fn busy() -> ApiError {
+    ApiError::too_many_requests("others keep taking what the server chose for this object", 1)
 }
 
 fn attempt(app: &App, request: &Request, snapshot: &Snapshot) -> Result<Attempt, ApiError> {

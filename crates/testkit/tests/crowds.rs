@@ -10,7 +10,7 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::{Ack, Collection, Event, Listener, Mem, ReadError, Revision, Snapshot, Store, Txn};
 use testkit::{Cluster, RealServer, config_map, listen_for_complaints};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -35,6 +35,13 @@ impl Held {
 
     fn hold(&self) {
         *self.waiting() = Some(Vec::new());
+    }
+
+    /// Carries out what waits, at one go, and holds what comes then.
+    fn flush(&self) {
+        let waiting = self.waiting().replace(Vec::new());
+        self.count.send_replace(0);
+        waiting.into_iter().flatten().for_each(|(txn, ack)| self.store.submit(txn, ack));
     }
 
     fn let_go(&self) {
@@ -106,16 +113,57 @@ async fn ask(at: std::net::SocketAddr, method: Method, path: String, body: Value
     (parts.status.as_u16(), parts.headers, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn too_many_requests_at_a_time_are_told_to_come_back() {
+async fn held_cluster() -> (Cluster, Arc<Held>) {
     let mut held = None;
     let cluster = Cluster::api_through(|store| {
         let through = Arc::new(Held { store, waiting: Mutex::default(), count: watch::Sender::new(0) });
         held = Some(Arc::clone(&through));
         through
-    })
-    .await;
-    let held = held.expect("it was made");
+    });
+    let cluster = cluster.await;
+    (cluster, held.expect("it was made"))
+}
+
+/// On a medium that takes what waits at one go, as a group commit does, everybody who chose an address at the same time chose
+/// against the others.
+#[tokio::test]
+async fn a_crowd_of_services_finds_addresses() {
+    /// Far more than one request may be tried.
+    const CROWD: usize = 100;
+    let (cluster, held) = held_cluster().await;
+    let cluster = Arc::new(cluster);
+    held.hold();
+    let service = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"generateName": "web-"},
+        "spec": {"ports": [{"port": 80}], "selector": {"app": "web"}}});
+    let created: Vec<_> = (0..CROWD)
+        .map(|_| {
+            let (cluster, service) = (Arc::clone(&cluster), service.clone());
+            tokio::spawn(async move { cluster.post("/api/v1/namespaces/default/services", &service).await })
+        })
+        .collect();
+    let medium = tokio::spawn(async move {
+        let mut count = held.count.subscribe();
+        while count.wait_for(|count| *count > 0).await.is_ok() {
+            // Whoever can come comes before the medium is ready.
+            for _ in 0..CROWD {
+                tokio::task::yield_now().await;
+            }
+            held.flush();
+        }
+    });
+    let mut addresses = std::collections::BTreeSet::new();
+    for answer in created {
+        let answer = answer.await.expect("an answer");
+        assert_eq!(answer.code, 201, "{}", answer.body);
+        addresses.insert(answer.body["spec"]["clusterIP"].to_string());
+    }
+    assert_eq!(addresses.len(), CROWD);
+    medium.abort();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn too_many_requests_at_a_time_are_told_to_come_back() {
+    let (cluster, held) = held_cluster().await;
     let at = served(Arc::clone(&cluster.app)).await;
     let create = |name: String| ask(at, Method::POST, CONFIG_MAPS.to_owned(), config_map(&name, "1"));
     held.hold();
