@@ -19,6 +19,7 @@ mod simulated_status;
 use brain::Controller;
 
 pub use simulated_node::{SIMULATED, node_object};
+pub use simulated_pod::log as simulated_log;
 
 /// The brains that play simulated nodes.
 pub fn simulated() -> Vec<Controller> {

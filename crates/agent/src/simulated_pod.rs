@@ -9,6 +9,7 @@
 //! | `finish-after` | time from running to the end | never; for pods that may end: as their programs would |
 //! | `exit-code` | of every container at the end | as their programs would |
 //! | `stop-delay` | time from the request to stop until the pod is gone | `2s`, or the grace period if that is less |
+//! | `log` | what the log of its containers shows | what its program is known to write |
 //! | `image` | `missing` as if no image could be pulled | by name: a tag `404`, or `missing` or `nonexistent` in it |
 //!
 //! Durations are Go's (`1m30s`). At rest when the pod is as its rules say.
@@ -27,6 +28,19 @@ use crate::simulated_status::{ended, is_missing, running, started, waiting};
 
 const PODS: Resource = Resource::new("", "v1", "pods");
 const PREFIX: &str = "simulated.setpoint.dev/";
+/// The log of a container that has nothing else to say.
+const NO_LOG: &str = "this pod is simulated: it runs no process and writes no log\n";
+
+/// What the log of a container shows: what the pod's annotation says, or what its program is known to write.
+pub fn log(pod: &Value, container: &str) -> String {
+    if let Some(text) = pod.annotation(&format!("{PREFIX}log")) {
+        return format!("{}\n", text.trim_end_matches('\n'));
+    }
+    let is_meant = |found: &&Value| found.text(&["name"]) == container;
+    let lists = ["containers", "initContainers"].into_iter().flat_map(|list| pod.items(&["spec", list]));
+    let written = lists.into_iter().find(is_meant).map_or("", Program::writes);
+    if written.is_empty() { NO_LOG.to_owned() } else { written.to_owned() }
+}
 /// Pods woken by one change of a node: as many as a node holds by far.
 const PODS_OF_NODE_MAX: usize = 10_000;
 
@@ -342,6 +356,18 @@ mod tests {
         let now = Time::from_secs(now);
         let (rules, observed) = (Rules::of(pod), Observed::of(pod, now));
         SimulatedPod::reconcile(&Desired { pod: pod.clone(), rules }, &observed, now).steps
+    }
+
+    #[test]
+    fn a_log_shows_what_is_said_or_known() {
+        let check = |annotations: Value, image: &str, expected: &str| {
+            let containers = json!([{"name": "c", "image": image}]);
+            let pod = json!({"metadata": {"annotations": annotations}, "spec": {"containers": containers}});
+            assert_eq!(log(&pod, "c"), expected);
+        };
+        check(json!({"simulated.setpoint.dev/log": "one\ntwo\n"}), "x/agnhost:2", "one\ntwo\n");
+        check(json!({}), "x/agnhost:2", "Paused\n");
+        check(json!({}), "nginx", NO_LOG);
     }
 
     #[test]

@@ -70,6 +70,13 @@ impl Program {
         of_command(&[command, args].concat())
     }
 
+    /// What the program of a container is known to write.
+    pub fn writes(container: &Value) -> &'static str {
+        let (name, is_plain) = (image_name(container.text(&["image"])), container.items(&["command"]).is_empty());
+        let pauses = matches!(container.items(&["args"]).first().map(Value::as_str), None | Some(Some("pause")));
+        if name == "agnhost" && is_plain && pauses { "Paused\n" } else { "" }
+    }
+
     /// Both together, as the containers of one pod: it lasts as long as the longest and fails if one does.
     pub fn and(self, other: Program) -> Program {
         let lasts = match (self.lasts, other.lasts) {
@@ -89,7 +96,7 @@ impl Program {
 }
 
 fn of_image(image: &str, args: &[&str]) -> Program {
-    let name = image.rsplit('/').next().unwrap_or_default().split(['@', ':']).next().unwrap_or_default();
+    let name = image_name(image);
     match args {
         _ if SERVERS.contains(&name) => Program::FOREVER,
         [] if name == "agnhost" => Program::FOREVER,
@@ -98,6 +105,11 @@ fn of_image(image: &str, args: &[&str]) -> Program {
         [_, ..] if name != "agnhost" => of_command(args),
         _ => Program::SHORT,
     }
+}
+
+/// The last part of an image's name, without tag and digest.
+fn image_name(image: &str) -> &str {
+    image.rsplit('/').next().unwrap_or_default().split(['@', ':']).next().unwrap_or_default()
 }
 
 fn of_command(words: &[&str]) -> Program {
