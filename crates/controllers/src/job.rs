@@ -279,9 +279,10 @@ fn owner(job: &Job) -> Owner {
     }
 }
 
-/// The job's pods. One that has ended takes and gives none: it only lets go of what it still holds.
+/// The job's pods. One that has ended or is going takes and gives none: it only lets go of what it still holds, whatever the
+/// labels say by now.
 fn claimed(view: &View, job: &Job) -> Claimed {
-    if job.is_finished {
+    if job.is_finished || job.is_deleting {
         let is_own = |object: &Object| {
             &*object.key.collection == pods::COLLECTION && object.meta().is_controlled_by(&job.target.uid)
         };

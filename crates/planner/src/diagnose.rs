@@ -2,6 +2,7 @@
 //! that is wrong, with the next command to run.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kinds::{Catalog, Converged, KindDef};
 use meta::{ObjectExt, condition};
@@ -322,22 +323,40 @@ impl Walk<'_> {
     }
 }
 
+/// What a Warning event says; read once an event, however often somebody asks.
+struct Warning {
+    about: String,
+    time: String,
+    reason: String,
+    message: String,
+}
+
+impl Warning {
+    fn read(bytes: &[u8]) -> Option<Warning> {
+        let event: Value = meta::stored::read(bytes).ok()?;
+        let text = |path: &[&str]| event.text(path).to_owned();
+        (event.text(&["type"]) == "Warning").then(|| Warning {
+            about: text(&["involvedObject", "uid"]),
+            time: text(&["lastTimestamp"]),
+            reason: text(&["reason"]),
+            message: text(&["message"]),
+        })
+    }
+}
+
 /// The newest warning about each object of a namespace.
 fn warnings(view: &View, namespace: &str) -> BTreeMap<String, (String, String)> {
-    let mut newest: BTreeMap<String, (String, String, String)> = BTreeMap::new();
+    let mut newest: BTreeMap<String, Arc<Option<Warning>>> = BTreeMap::new();
     for event in view.list("core/events", namespace).into_iter().take(EVENTS_MAX) {
-        let tree = event.tree();
-        if tree.text(&["type"]) != "Warning" {
-            continue;
-        }
-        let time = tree.text(&["lastTimestamp"]).to_owned();
-        let (reason, message) = (tree.text(&["reason"]).to_owned(), tree.text(&["message"]).to_owned());
-        let slot = newest.entry(tree.text(&["involvedObject", "uid"]).to_owned()).or_default();
-        if time >= slot.0 {
-            *slot = (time, reason, message);
+        let read = event.project(Warning::read);
+        let Some(warning) = read.as_ref() else { continue };
+        let known = newest.get(&warning.about).and_then(|known| known.as_ref().as_ref());
+        if known.is_none_or(|known| known.time <= warning.time) {
+            newest.insert(warning.about.clone(), Arc::clone(&read));
         }
     }
-    newest.into_iter().map(|(uid, (_, reason, message))| (uid, (reason, message))).collect()
+    let told = |warning: &Warning| (warning.reason.clone(), warning.message.clone());
+    newest.into_iter().filter_map(|(uid, warning)| Some((uid, told(warning.as_ref().as_ref()?)))).collect()
 }
 
 fn blocked(weight: Weight, reason: &str, message: &str, retrying: bool, next: String) -> Trouble {

@@ -62,6 +62,8 @@ struct Flight {
     doubled: bool,
     unanswered: bool,
     back: u64,
+    /// The life of the server's process in which it was sent.
+    server_life: u64,
 }
 
 enum Happening {

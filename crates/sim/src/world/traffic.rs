@@ -9,6 +9,7 @@ use super::{Flight, Happening, PATIENCE, Sender, World};
 use crate::coverage;
 use crate::dice::Dice;
 use crate::oracle::Author;
+use crate::room::Part;
 use crate::server::{Reply, Said, Server, Wire, no_answer};
 
 impl World<'_> {
@@ -22,6 +23,7 @@ impl World<'_> {
             doubled: false,
             unanswered: false,
             back: 0,
+            server_life: self.server_life,
         };
         self.send(flight, number);
     }
@@ -50,6 +52,9 @@ impl World<'_> {
 
     pub(super) fn arrive(&mut self, call: u64, flight: &Rc<Flight>) {
         let now = self.clock.now();
+        if self.died_with_its_sender(flight) {
+            return;
+        }
         // Its sender may have given up on it; it is carried out all the same.
         if let Sender::Room { room, life, .. } = flight.sender
             && self.rooms[room].life != life
@@ -63,6 +68,13 @@ impl World<'_> {
         let said = server.receive(call, &flight.wire, now);
         self.heard(said);
         self.settle();
+    }
+
+    /// What is on its way within the server's process ends with it.
+    fn died_with_its_sender(&self, flight: &Flight) -> bool {
+        let Sender::Room { room, .. } = flight.sender else { return false };
+        let is_within = !self.plan.apart && self.rooms[room].part != Part::Node;
+        is_within && flight.server_life != self.server_life
     }
 
     pub(super) fn again(&mut self, life: u64, ticket: u64) {

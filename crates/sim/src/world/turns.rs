@@ -144,6 +144,7 @@ impl World<'_> {
             doubled: false,
             unanswered: false,
             back: 0,
+            server_life: self.server_life,
         };
         self.send(flight, number);
     }

@@ -33,7 +33,7 @@ fn is_held(facts: &Facts<'_>, object: &Value) -> bool {
     let mut seen = BTreeSet::new();
     let mut ahead = vec![object];
     while let Some(object) = ahead.pop() {
-        if storage::is_used(facts, object) {
+        if storage::is_used(facts, object) || carries_a_count(facts, object) {
             return true;
         }
         if !seen.insert(object.uid()) || !object.finalizers().any(|held| held == "foregroundDeletion") {
@@ -44,6 +44,15 @@ fn is_held(facts: &Facts<'_>, object: &Value) -> bool {
         ahead.extend(owned.filter(|owned| owned.is_deleting() && blocks(owned, object.uid())));
     }
     false
+}
+
+/// The failed pod of an index stays until the next one carries its count on, and a suspended Job makes none.
+fn carries_a_count(facts: &Facts<'_>, pod: &Value) -> bool {
+    let is_tracked = pod.finalizers().any(|held| held == "batch.kubernetes.io/job-tracking");
+    let owner = pod.controller_ref().filter(|owner| is_tracked && owner.text(&["kind"]) == "Job");
+    owner.and_then(|owner| facts.ledger.living(owner.text(&["uid"]))).is_some_and(|job| {
+        !job.is_deleting() && job.flag(&["spec", "suspend"]) && job.int(&["spec", "backoffLimitPerIndex"]).is_some()
+    })
 }
 
 fn blocks(owned: &Value, owner: &str) -> bool {
@@ -91,9 +100,9 @@ fn waits_for_claim(facts: &Facts<'_>, pod: &Value) -> bool {
 }
 
 /// A bound pod has been started by its node.
-pub fn started(_: &Facts<'_>, pod: &Value) -> Option<String> {
+pub fn started(facts: &Facts<'_>, pod: &Value) -> Option<String> {
     if pod.is_deleting() {
-        return Some("is still being deleted".to_owned());
+        return still_there(facts, pod);
     }
     let waits = !pod.text(&["spec", "nodeName"]).is_empty() && pod.items(&["status", "containerStatuses"]).is_empty();
     (waits && is_active(pod)).then(|| "has not been started".to_owned())
