@@ -47,6 +47,12 @@ pub fn of_volume(pod: &Value, volume: &Value, material: &Material) -> Option<Res
     part("projected").map(|source| of_projection(pod, source, material))
 }
 
+/// Whether `volume` is made of objects.
+pub fn is_payload(volume: &Value) -> bool {
+    let kinds = ["configMap", "secret", "projected", "downwardAPI"];
+    kinds.iter().any(|kind| volume.get(*kind).is_some_and(Value::is_object))
+}
+
 /// The tokens that the pod's volumes need.
 pub fn tokens_needed(pod: &Value) -> Vec<TokenAsk> {
     let volumes = pod.items(&["spec", "volumes"]).iter();

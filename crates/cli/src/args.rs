@@ -75,6 +75,9 @@ pub struct ServerArgs {
     /// Run pods on this machine as well, as a node of this name [default name: the machine's].
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     pub node: Option<String>,
+    /// The parent of all control groups of pods, relative to the hierarchies' roots.
+    #[arg(long, default_value = "setpoint", value_name = "PATH")]
+    pub cgroup_root: String,
     /// Have this many nodes whose pods are played, not run (docs/simulated-nodes.md).
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub simulated_nodes: u64,

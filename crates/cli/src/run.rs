@@ -96,11 +96,16 @@ pub(crate) fn config_of(args: &ServerArgs) -> Result<Config, CommandError> {
         kubeconfig: crate::args::kubeconfig(args.kubeconfig.as_ref()),
         controllers: !args.no_controllers,
         simulated_nodes: usize::try_from(args.simulated_nodes)?,
-        node: args.node.as_ref().map(|name| NodeRole::named(node_name(name))),
+        node: args.node.as_ref().map(|name| node_role(args, name)),
         compaction_interval: std::time::Duration::from_secs(args.compaction_interval),
         connections_max: server::CONNECTIONS_MAX,
         git_version: GIT_VERSION.to_owned(),
     })
+}
+
+/// The node on this machine, called `name` or, if that is empty, as the machine is.
+pub(crate) fn node_role(args: &ServerArgs, name: &str) -> NodeRole {
+    NodeRole { cgroup_root: args.cgroup_root.clone(), ..NodeRole::named(node_name(name)) }
 }
 
 /// The name of this machine's node: as given, or the machine's own.

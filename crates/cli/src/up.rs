@@ -9,7 +9,7 @@ use kinds::Catalog;
 use meta::ObjectExt;
 use planner::Reference;
 use serde_json::Value;
-use server::{NodeRole, Started};
+use server::Started;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 
@@ -18,7 +18,7 @@ use crate::args::{OnExit, UpArgs};
 use crate::manifest;
 use crate::report::CommandError;
 use crate::reports;
-use crate::run::{config_of, node_name, start_logging};
+use crate::run::{config_of, node_role, start_logging};
 
 /// How often the objects are looked at while they are not as they should be.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -33,7 +33,7 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), CommandError> {
     start_logging(args.server.log_format, "warn");
     let mut config = config_of(&args.server)?;
     if config.node.is_none() && config.simulated_nodes == 0 {
-        config.node = Some(NodeRole::named(node_name("")));
+        config.node = Some(node_role(&args.server, ""));
     }
     let kubeconfig = config.kubeconfig.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -185,6 +185,7 @@ impl Hands {
         let material = material::for_environment(&self.api, &task.view, &pod).await.map_err(config)?;
         let environment = env::environment(&pod, container.spec, &material).map_err(config)?;
         let image = self.image(container.image(), image_id).await?;
+        volume::restore(&self.api, &task.view, &self.dirs, &pod).await.map_err(config)?;
         let volumes = self.volumes(&pod, container.spec).await;
         let message = self.message_file(pod.uid(), name, attempt).map_err(config)?;
         let spec = container_spec(&Parts {

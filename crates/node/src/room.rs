@@ -455,6 +455,7 @@ impl Room {
 
     fn spawn(&self, uid: &str, object: Arc<Value>, shown: Shown, step: Step) {
         let (hands, news, uid) = (Arc::clone(&self.hands), self.news.clone(), uid.to_owned());
+        tracing::debug!(pod = object.name(), op = ?step.op(), "a step begins");
         let task = Task { object, shown, view: self.mirror.view().clone(), step: step.clone() };
         tokio::spawn(async move {
             let performing = tokio::spawn(async move { hands.perform(&task).await });
@@ -546,9 +547,7 @@ impl Room {
 
 /// Whether some volume of a pod is made of objects.
 fn has_payloads(pod: &Value) -> bool {
-    let made = ["configMap", "secret", "projected", "downwardAPI"];
-    let mut volumes = pod.items(&["spec", "volumes"]).iter();
-    volumes.any(|volume| made.iter().any(|kind| volume.get(*kind).is_some_and(Value::is_object)))
+    pod.items(&["spec", "volumes"]).iter().any(agent::payload::is_payload)
 }
 
 /// Resources that containers were resized to before this process began.

@@ -22,7 +22,7 @@ pub struct SandboxStatus {
     pub spec: SandboxSpec,
     pub state: SandboxState,
     pub created_at: Time,
-    /// Empty on the host's network.
+    /// Empty on the host's network, and when its interface is gone: then it has to be made anew.
     pub ips: Vec<IpAddr>,
     /// The process that runs the sandbox; `None` once stopped.
     pub shim_pid: Option<u32>,
@@ -103,6 +103,8 @@ pub enum EventKind {
         container: ContainerId,
     },
     SandboxReady,
+    /// Its interface is gone, and its address with it.
+    SandboxUnplugged,
     SandboxNotReady,
     SandboxRemoved,
 }
@@ -116,7 +118,10 @@ impl EventKind {
             | EventKind::ContainerOom { container }
             | EventKind::ContainerExited { container, .. }
             | EventKind::ContainerRemoved { container } => container == id,
-            EventKind::SandboxReady | EventKind::SandboxNotReady | EventKind::SandboxRemoved => false,
+            EventKind::SandboxReady
+            | EventKind::SandboxUnplugged
+            | EventKind::SandboxNotReady
+            | EventKind::SandboxRemoved => false,
         }
     }
 }

@@ -230,3 +230,120 @@ async fn limits_are_visible_changeable_and_measured() {
     assert!(output(&rig.runtime.container_status(&id).await.unwrap()).contains("ready"));
     rig.close().await;
 }
+
+fn ip(words: &[&str]) -> String {
+    let output = std::process::Command::new("ip").args(words).output().unwrap();
+    assert!(output.status.success(), "ip {words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn host_interface(sandbox: &str) -> String {
+    format!("sp{}", &sandbox[..12])
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_interface_is_a_lost_address() {
+    if skip() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let (lost, kept) = (rig.sandbox("lost").await, rig.sandbox("kept").await);
+    let mut events = rig.runtime.events();
+    ip(&["link", "del", &host_interface(&lost.id)]);
+    while rig::next(&mut events).await != Some(EventKind::SandboxUnplugged) {}
+    let ips = |status: runtime::SandboxStatus| (status.state, status.ips.len());
+    assert_eq!(ips(rig.runtime.sandbox_status(&lost.id).await.unwrap()), (SandboxState::Ready, 0));
+    assert_eq!(ips(rig.runtime.sandbox_status(&kept.id).await.unwrap()), (SandboxState::Ready, 1));
+    // Lost while nobody looked.
+    let unheard = rig.sandbox("unheard").await;
+    let rig = rig.reopen_after(|| drop(ip(&["link", "del", &host_interface(&unheard.id)]))).await;
+    for (sandbox, expected) in [(&lost, 0), (&unheard, 0), (&kept, 1)] {
+        assert_eq!(ips(rig.runtime.sandbox_status(&sandbox.id).await.unwrap()), (SandboxState::Ready, expected));
+    }
+    // A stop takes the interface away in order: nothing was lost then.
+    rig.runtime.stop_sandbox(&kept.id).await.unwrap();
+    assert_eq!(rig.runtime.sandbox_status(&kept.id).await.unwrap().state, SandboxState::NotReady);
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_lost_bridge_comes_back_with_all_that_was_on_it() {
+    if skip() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let sandbox = rig.sandbox("bridged").await;
+    let interface = host_interface(&sandbox.id);
+    let bridge = rig.config.network.as_ref().unwrap().bridge.clone();
+    let is_on_it = || ip(&["-o", "link", "show", &interface]).contains(&format!("master {bridge} "));
+    assert!(is_on_it());
+    ip(&["link", "del", &bridge]);
+    let back = async {
+        while !is_on_it() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(rig::PATIENCE, back).await.expect("the bridge comes back");
+    assert_eq!(rig.runtime.sandbox_status(&sandbox.id).await.unwrap().ips, sandbox.ips);
+    let gateway = rig.config.network.as_ref().unwrap().pod_cidr.gateway();
+    assert!(ip(&["-o", "addr", "show", &bridge]).contains(&format!("inet {gateway}/")));
+    // Lost while nobody looked.
+    let rig = rig.reopen_after(|| drop(ip(&["link", "del", &bridge]))).await;
+    assert!(is_on_it());
+    rig.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_control_group_comes_back_with_its_limits() {
+    if skip() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let mut pod = rig.pod("grouped");
+    pod.resources = Resources { memory_limit_bytes: Some(64 << 20), ..Resources::default() };
+    let sandbox = rig.runtime.run_sandbox(&pod).await.unwrap();
+    let first = rig.start(&sandbox.id, &rig.spec("main", &["term", "0"])).await;
+    rig.printed(&first, "ready").await;
+    let mut groups: Vec<_> = rig::cgroups(&rig.config.cgroup_root);
+    groups.retain(|dir| dir.to_string_lossy().contains("poduid-grouped"));
+    groups.sort_by_key(|dir| std::cmp::Reverse(dir.components().count()));
+    assert!(!groups.is_empty());
+    let pid = rig.runtime.container_status(&first).await.unwrap().pid.unwrap().cast_signed();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+    rig.ended(&first).await;
+    for dir in &groups {
+        // Those of the container have gone with it.
+        let _ = std::fs::remove_dir(dir);
+        assert!(!dir.exists(), "{}", dir.display());
+    }
+    let mut spec = rig.spec("main", &["term", "0"]);
+    spec.attempt = 1;
+    let second = rig.start(&sandbox.id, &spec).await;
+    rig.printed(&second, "ready").await;
+    let stats = rig.runtime.sandbox_stats(&sandbox.id).await.unwrap();
+    assert_eq!(stats.memory.limit_bytes, 64 << 20);
+    rig.close().await;
+}
+
+/// Whoever spoke with the last owner of an address speaks with the next one at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_address_keeps_its_hardware_address() {
+    if skip() {
+        return;
+    }
+    let mut rig = Rig::new().await;
+    let mut seen = Vec::new();
+    for name in ["first", "second"] {
+        let sandbox = rig.sandbox(name).await;
+        let id = rig.start(&sandbox.id, &rig.spec("main", &["term", "0"])).await;
+        let command = ["/bin/box", "show", "/sys/class/net/eth0/address"].map(str::to_owned);
+        let shown = rig.runtime.exec_sync(&id, &command, rig::PATIENCE).await.unwrap();
+        seen.push((sandbox.ips[0], String::from_utf8_lossy(&shown.stdout).into_owned()));
+        rig.runtime.remove_sandbox(&sandbox.id).await.unwrap();
+        // Only a runtime that was just opened gives the same address at once.
+        rig = rig.reopen().await;
+    }
+    assert!(seen[0].1.starts_with("0a:58:"), "{seen:?}");
+    assert_eq!(seen[0], seen[1]);
+    rig.close().await;
+}

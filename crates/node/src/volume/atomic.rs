@@ -42,11 +42,10 @@ fn attempt(path: &Path, files: &Payload, group: Option<u32>) -> io::Result<()> {
     }
     let version = fresh(path)?;
     let directory = path.join(&version);
-    for (name, file) in files {
-        write_file(&directory.join(name), file)?;
-    }
-    if let Some(group) = group {
-        ownership::give(&directory, group)?;
+    if let Err(error) = fill(&directory, files, group) {
+        // The disk may be full: what was begun must not take more of it with every try.
+        let _ = fs::remove_dir_all(&directory);
+        return Err(error);
     }
     let next = path.join(DATA_NEXT);
     remove_if_there(&next)?;
@@ -54,6 +53,18 @@ fn attempt(path: &Path, files: &Payload, group: Option<u32>) -> io::Result<()> {
     fs::rename(&next, path.join(DATA))?;
     link_names(path, files)?;
     sweep(path, &version)
+}
+
+fn fill(directory: &Path, files: &Payload, group: Option<u32>) -> io::Result<()> {
+    for (name, file) in files {
+        write_file(&directory.join(name), file)?;
+    }
+    group.map_or(Ok(()), |group| ownership::give(directory, group))
+}
+
+/// Whether the volume at `path` has been written.
+pub(super) fn is_written(path: &Path) -> bool {
+    fs::metadata(path.join(DATA)).is_ok_and(|found| found.is_dir())
 }
 
 /// A new directory for a version.

@@ -51,6 +51,23 @@ pub(crate) async fn set_up(api: &Api, view: &View, dirs: &Dirs, pod: &Value) -> 
     Ok(())
 }
 
+/// Makes again what somebody has removed or unmounted; what is there stays as it is.
+pub(crate) async fn restore(api: &Api, view: &View, dirs: &Dirs, pod: &Value) -> Result<(), String> {
+    if pod.items(&["spec", "volumes"]).iter().all(|volume| is_whole(dirs, pod, volume)) {
+        return Ok(());
+    }
+    tracing::warn!(pod = pod.name(), namespace = pod.namespace(), "volumes of a pod are gone; making them again");
+    set_up(api, view, dirs, pod).await
+}
+
+fn is_whole(dirs: &Dirs, pod: &Value, volume: &Value) -> bool {
+    let path = dirs.volume(pod.uid(), volume.text(&["name"]));
+    match volume.get("emptyDir").filter(|source| source.is_object()) {
+        Some(source) => scratch::is_made(&path, source),
+        None => !payload::is_payload(volume) || atomic::is_written(&path),
+    }
+}
+
 /// A volume that is not made of objects.
 async fn other(api: &Api, pod: &Value, volume: &Value, path: PathBuf) -> Result<(), String> {
     let part = |name: &str| volume.get(name).filter(|part| part.is_object()).cloned();

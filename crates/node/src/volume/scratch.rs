@@ -35,6 +35,12 @@ pub(super) fn make(path: &Path, source: &Value, group: Option<u32>) -> Result<()
     Ok(())
 }
 
+/// Whether an emptyDir is as it was made: somebody may have removed or unmounted it.
+pub(super) fn is_made(path: &Path, source: &Value) -> bool {
+    let needs_mount = source.text(&["medium"]) == "Memory";
+    path.is_dir() && (!needs_mount || is_mounted(path).unwrap_or(false))
+}
+
 /// Whether something is mounted there: the device differs from that of the directory it is in.
 fn is_mounted(path: &Path) -> io::Result<bool> {
     let Some(parent) = path.parent() else { return Ok(true) };
@@ -71,7 +77,9 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let pod = directory.path().join("pod");
         let volume = pod.join("volumes/v");
+        assert!(!is_made(&volume, &json!({})));
         make(&volume, &json!({}), None).expect("made");
+        assert!(is_made(&volume, &json!({})) && !is_made(&volume, &json!({"medium": "Memory"})));
         fs::write(volume.join("file"), "x").expect("written");
         make(&volume, &json!({}), None).expect("made again");
         assert!(volume.join("file").exists(), "what is there stays");

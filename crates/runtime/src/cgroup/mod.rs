@@ -106,6 +106,11 @@ impl Group {
         }
     }
 
+    /// Whether it is there in every hierarchy.
+    pub(crate) fn exists(&self) -> bool {
+        self.dirs().iter().all(|dir| dir.is_dir())
+    }
+
     /// Sets the limits that `resources` names.
     pub(crate) fn apply(&self, resources: &Resources) -> io::Result<()> {
         match &self.hierarchies {

@@ -3,6 +3,7 @@
 mod channel;
 mod config;
 mod container;
+mod plug;
 mod sandbox;
 mod session;
 mod supervise;
@@ -94,7 +95,10 @@ impl Runtime {
             _lock: lock,
         };
         let runtime = Runtime { inner: Arc::new(inner) };
+        runtime.watch_plugs().map_err(Error::io("listen to the kernel about interfaces"))?;
         runtime.adopt_all().await?;
+        // The bridge may have been made anew above.
+        runtime.join_bridge();
         Ok(runtime)
     }
 

@@ -45,8 +45,17 @@ impl ContainerView {
 #[derive(Debug, Default)]
 pub(super) struct View {
     pub(super) ready: bool,
+    /// Its interface is gone: it has no address any more.
+    pub(super) unplugged: bool,
     pub(super) shim_pid: Option<u32>,
     pub(super) containers: BTreeMap<String, ContainerView>,
+}
+
+impl View {
+    /// Whether it has its address.
+    pub(super) fn is_connected(&self) -> bool {
+        self.ready && !self.unplugged
+    }
 }
 
 /// A sandbox.
@@ -124,12 +133,13 @@ impl Sandbox {
     pub(super) fn status(&self) -> SandboxStatus {
         let view = self.view();
         let net = self.record.net.as_ref().filter(|_| view.ready);
+        let plugged = net.filter(|_| view.is_connected());
         SandboxStatus {
             id: self.record.id.clone(),
             spec: self.record.spec.clone(),
             state: if view.ready { SandboxState::Ready } else { SandboxState::NotReady },
             created_at: self.record.created_at,
-            ips: net.map(|net| net.address.into()).into_iter().collect(),
+            ips: plugged.map(|net| net.address.into()).into_iter().collect(),
             shim_pid: view.shim_pid,
             netns: net.and(view.shim_pid).map(|pid| PathBuf::from(format!("/proc/{pid}/fd/{NETNS_FD}"))),
         }

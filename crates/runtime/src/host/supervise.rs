@@ -103,6 +103,8 @@ impl Runtime {
             view.shim_pid = pid;
         });
         self.publish(sandbox, EventKind::SandboxReady);
+        // It may have been unplugged while nobody looked.
+        self.check_plug(sandbox);
         // Weak: following a shim does not keep a runtime open that nobody uses any more.
         tokio::spawn(follow_to_the_end(Arc::downgrade(&self.inner), sandbox.clone(), channel));
         Ok(())

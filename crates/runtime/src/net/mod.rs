@@ -4,6 +4,7 @@
 //! Not here: masquerade, Services, host ports and policies. They are rules of the packet filter, which belong to
 //! whoever writes all of those rules; [`enable_forwarding`] is what they need from this side.
 
+pub(crate) mod links;
 mod netlink;
 mod range;
 
@@ -53,6 +54,27 @@ pub fn remove_bridge(name: &str) -> io::Result<()> {
     delete(name)
 }
 
+/// Puts interfaces on the bridge; one that is gone is left out.
+pub(crate) fn join_bridge(config: &NetworkConfig, interfaces: &[String]) -> io::Result<()> {
+    let link = Link::open()?;
+    let bridge = link.index(&config.bridge)?;
+    for name in interfaces {
+        match link.index(name).and_then(|index| link.set_bridge(index, bridge)) {
+            Err(e) if e.raw_os_error() != Some(libc::ENODEV) => return Err(e),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Whether the current namespace has an interface of that name.
+pub(crate) fn exists(name: &str) -> io::Result<bool> {
+    match Link::open()?.index(name) {
+        Err(e) if e.raw_os_error() == Some(libc::ENODEV) => Ok(false),
+        other => other.map(|_| true),
+    }
+}
+
 /// Joins the namespace `netns` to the bridge. `within` runs a function inside that namespace.
 pub(crate) fn connect(
     record: &NetRecord,
@@ -61,11 +83,19 @@ pub(crate) fn connect(
     within: impl FnOnce(&dyn Fn() -> io::Result<()>) -> io::Result<()>,
 ) -> io::Result<()> {
     let link = Link::open()?;
-    link.add_pair(host_interface, POD_INTERFACE, netns.as_fd(), record.mtu)?;
+    link.add_pair(host_interface, (POD_INTERFACE, hardware_address(record.address)), netns.as_fd(), record.mtu)?;
     let index = link.index(host_interface)?;
     link.set_bridge(index, link.index(&record.bridge)?)?;
     link.up(index)?;
     within(&|| configure(record))
+}
+
+/// A hardware address that follows from the pod's address. Neighbours remember which one belonged to an address for up
+/// to half a minute; a pod that gets the address of one that has just gone would not be reached for as long.
+fn hardware_address(address: Ipv4Addr) -> [u8; 6] {
+    let [a, b, c, d] = address.octets();
+    // Locally administered.
+    [0x0a, 0x58, a, b, c, d]
 }
 
 /// The pod's end: address, default route.

@@ -127,8 +127,14 @@ impl Link {
         self.ask(message).map(drop)
     }
 
-    /// A pair of interfaces: `host` here, `peer` in the namespace.
-    pub(super) fn add_pair(&self, host: &str, peer: &str, netns: BorrowedFd<'_>, mtu: u32) -> io::Result<()> {
+    /// A pair of interfaces: `host` here, `peer` with the hardware address `hardware` in the namespace.
+    pub(super) fn add_pair(
+        &self,
+        host: &str,
+        (peer, hardware): (&str, [u8; 6]),
+        netns: BorrowedFd<'_>,
+        mtu: u32,
+    ) -> io::Result<()> {
         let mut message = Message::link(libc::RTM_NEWLINK, libc::NLM_F_CREATE | libc::NLM_F_EXCL, 0);
         message.text(libc::IFLA_IFNAME, host);
         message.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes());
@@ -139,6 +145,7 @@ impl Link {
                     end.link_header(0, 0);
                     end.text(libc::IFLA_IFNAME, peer);
                     end.attribute(libc::IFLA_MTU, &mtu.to_ne_bytes());
+                    end.attribute(libc::IFLA_ADDRESS, &hardware);
                     end.attribute(libc::IFLA_NET_NS_FD, &netns.as_raw_fd().to_ne_bytes());
                 });
             });

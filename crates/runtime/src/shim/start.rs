@@ -118,6 +118,11 @@ impl Shim {
     }
 
     fn launch(&mut self, dir: &std::path::Path, found: ContainerRecord) -> Result<i32, Failure> {
+        if !self.pod_group.exists() {
+            // Somebody removed it: the pod's own limits would be lost with it.
+            let again = self.pod_group.create().and_then(|()| self.pod_group.apply(&self.record.spec.resources));
+            again.map_err(internal("make the pod's control group again"))?;
+        }
         let group = self.pod_group.child(&found.id);
         group.create().map_err(internal("make the control group"))?;
         let result = self.launch_in(dir, found, &group);

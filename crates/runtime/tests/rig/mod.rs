@@ -157,8 +157,14 @@ impl Rig {
 
     /// Opens the runtime again, as a restarted server does.
     pub async fn reopen(self) -> Rig {
+        self.reopen_after(|| ()).await
+    }
+
+    /// The same, with something done while no server looks.
+    pub async fn reopen_after(self, meanwhile: impl FnOnce()) -> Rig {
         let Rig { dir, config, runtime, image, _temporary } = self;
         drop(runtime);
+        meanwhile();
         let runtime = Runtime::open(config.clone()).await.unwrap();
         Rig { dir, config, runtime, image, _temporary }
     }
@@ -186,7 +192,7 @@ pub fn output(status: &ContainerStatus) -> String {
 }
 
 /// All directories below `root` of any hierarchy.
-fn cgroups(root: &str) -> Vec<PathBuf> {
+pub fn cgroups(root: &str) -> Vec<PathBuf> {
     let mut tops: Vec<PathBuf> = vec![Path::new("/sys/fs/cgroup").join(root)];
     for entry in fs::read_dir("/sys/fs/cgroup").into_iter().flatten().flatten() {
         tops.push(entry.path().join(root));

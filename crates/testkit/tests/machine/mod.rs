@@ -3,6 +3,9 @@
 
 #![allow(dead_code, reason = "not every test needs everything")]
 
+pub mod leaks;
+pub mod own;
+
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,16 +18,25 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// The server's program, where there is a kubectl to talk to it.
 pub fn binary() -> Option<PathBuf> {
     kubectl()?;
+    program()
+}
+
+/// The server's program.
+pub fn program() -> Option<PathBuf> {
     let named = std::env::var_os("SETPOINT_BINARY").map(PathBuf::from);
     let beside = || Some(std::env::current_exe().ok()?.parent()?.parent()?.join("setpoint"));
     named.or_else(beside).filter(|path| path.is_file())
 }
 
+/// Where `hack/tools.sh` installs.
+pub fn tools() -> Option<PathBuf> {
+    let named = std::env::var_os("SETPOINT_TOOLS").map(PathBuf::from);
+    named.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/setpoint/tools")))
+}
+
 /// The one that `hack/tools.sh` installs, or the machine's own.
 fn kubectl() -> Option<PathBuf> {
-    let tools = std::env::var_os("SETPOINT_TOOLS").map(PathBuf::from);
-    let usual = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/setpoint/tools"));
-    let installed = tools.or_else(usual).map(|tools| tools.join("bin/kubectl-1.37"));
+    let installed = tools().map(|tools| tools.join("bin/kubectl-1.37"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = std::env::split_paths(&path).map(|directory| directory.join("kubectl"));
     installed.into_iter().chain(own).find(|path| path.is_file())
@@ -91,16 +103,29 @@ impl Drop for Server {
     }
 }
 
-pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(begun.elapsed() < PATIENCE, "{what} did not come to be");
-        std::thread::sleep(Duration::from_millis(100));
-    }
+pub fn wait_for<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    wait_long_for(what, PATIENCE, look)
 }
+
+/// The same for what may take longer.
+pub fn wait_long_for<T>(what: &str, patience: Duration, look: impl FnMut() -> Option<T>) -> T {
+    look_for(patience, look).unwrap_or_else(|| panic!("{what} did not come to be"))
+}
+
+/// Looks until something is found or the patience is over.
+pub fn look_for<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    let begun = Instant::now();
+    while begun.elapsed() < patience {
+        if let Some(found) = look() {
+            return Some(found);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    None
+}
+
+/// Between two looks at something that nobody announces.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Processes of this machine whose first words are those.
 pub fn processes(words: &[&str]) -> Vec<u32> {
