@@ -18,7 +18,7 @@ PY_KUBERNETES=37.0.2
 PY_PYTEST=9.2.0
 
 DEFAULT=(py kubectl helm informer manager kubers e2e137)
-ALL=("${DEFAULT[@]}" kubectl137 kubectl132 helm3 helm4)
+ALL=("${DEFAULT[@]}" registry kubectl137 kubectl132 helm3 helm4)
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 tools=${SETPOINT_TOOLS:-$HOME/.cache/setpoint/tools}
@@ -165,6 +165,25 @@ install_e2e137() {
   have ginkgo "$v" "$bin/ginkgo" && return
   logged ginkgo go build -trimpath -o "$bin/ginkgo" github.com/onsi/ginkgo/v2/ginkgo
   stamp ginkgo "$v"
+}
+
+# ---- a registry of images ------------------------------------------------------
+
+# Debian's docker-registry: unpacked, not installed. Where there is no apt-get, the test that uses it is skipped.
+install_registry() {
+  local v
+  if ! { command -v apt-get && command -v dpkg-deb; } >/dev/null; then
+    say "registry: there is no apt-get here"
+    return 0
+  fi
+  v=$(apt-cache policy docker-registry | sed -n 's/^ *Candidate: //p')
+  have registry "$v" "$bin/docker-registry" && return
+  fresh registry
+  logged registry apt-get download docker-registry
+  dpkg-deb -x ./docker-registry_*.deb .
+  install -m 755 usr/bin/docker-registry "$bin/docker-registry"
+  fresh registry
+  stamp registry "$v"
 }
 
 # ---- our own client programs ---------------------------------------------------

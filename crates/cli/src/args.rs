@@ -78,6 +78,9 @@ pub struct ServerArgs {
     /// The parent of all control groups of pods, relative to the hierarchies' roots.
     #[arg(long, default_value = "setpoint", value_name = "PATH")]
     pub cgroup_root: String,
+    /// How many pods the node takes.
+    #[arg(long, default_value_t = server::PODS_MAX, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub max_pods: u64,
     /// Have this many nodes whose pods are played, not run (docs/simulated-nodes.md).
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub simulated_nodes: u64,

@@ -13,6 +13,7 @@ mod machine;
 mod material;
 mod node_object;
 mod oci_images;
+mod orphans;
 mod perform;
 mod probing;
 mod room;
@@ -61,6 +62,8 @@ pub struct NodeConfig {
     pub ips: Vec<IpAddr>,
     /// The cluster's name server, if there is one: then pods ask it, else they ask whom the machine asks.
     pub cluster_dns: Option<IpAddr>,
+    /// How many pods it takes.
+    pub pods_max: u64,
     /// The version it reports.
     pub version: String,
 }

@@ -20,8 +20,6 @@ const LEASE_SECONDS: i64 = 40;
 pub(crate) const RENEW_EVERY: Duration = Duration::from_secs(10);
 /// How often the status is written though nothing has changed: upstream's number.
 pub(crate) const STATUS_EVERY: Duration = Duration::from_secs(5 * 60);
-/// Pods of one node: upstream's usual limit.
-const PODS_MAX: u64 = 110;
 /// Images that the status names: upstream's limit.
 const IMAGES_MAX: usize = 50;
 
@@ -37,7 +35,7 @@ fn labels(name: &str, machine: &Machine) -> Value {
 pub(crate) fn status(config: &NodeConfig, machine: &Machine, images: &[LocalImage], old: &Value, now: Time) -> Value {
     let resources = json!({
         "cpu": machine.cpus.to_string(), "memory": format!("{}Ki", machine.memory_bytes / 1024),
-        "pods": PODS_MAX.to_string(), "ephemeral-storage": format!("{}Ki", machine.disk_bytes / 1024),
+        "pods": config.pods_max.to_string(), "ephemeral-storage": format!("{}Ki", machine.disk_bytes / 1024),
     });
     let mut addresses: Vec<Value> =
         config.ips.iter().map(|ip| json!({"type": "InternalIP", "address": ip.to_string()})).collect();

@@ -11,6 +11,9 @@ use serde_json::Value;
 
 use crate::image::{BoxedImage, ImageStore, LocalImage};
 
+/// What to do about a full disk.
+const FREE_SPACE: &str = "free some of it, or remove images that nothing runs with `setpoint image rm`";
+
 /// Images on disk, and the registries they come from.
 pub struct OciImages {
     images: Images,
@@ -114,5 +117,9 @@ fn failure(error: &ImageError) -> Failure {
         ImageError::Unavailable { .. } => "RegistryUnavailable",
         _ => "ErrImagePull",
     };
-    Failure { reason: reason.to_owned(), message: error.message() }
+    let message = match error {
+        ImageError::NoSpace(_) => format!("{}; {FREE_SPACE}", error.message()),
+        _ => error.message(),
+    };
+    Failure { reason: reason.to_owned(), message }
 }

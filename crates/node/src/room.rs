@@ -19,6 +19,7 @@ use view::Mirror;
 use crate::api::{Api, PODS};
 use crate::dirs::Dirs;
 use crate::machine::Machine;
+use crate::orphans::Orphans;
 use crate::perform::{Ended, Hands, Task};
 use crate::seen::{self, Beside};
 use crate::{COMPONENT, NodeConfig, log, node_object, volume};
@@ -60,6 +61,7 @@ struct Room {
     shown: BTreeMap<String, Shown>,
     beside: Beside,
     is_stale: bool,
+    is_swept: bool,
     retry_runtime: Option<Time>,
     news: mpsc::UnboundedSender<News>,
 }
@@ -173,6 +175,7 @@ impl Room {
             shown: BTreeMap::new(),
             beside: Beside::default(),
             is_stale: true,
+            is_swept: false,
             retry_runtime: None,
             news,
             config,
@@ -195,6 +198,7 @@ impl Room {
             images: Arc::clone(&self.config.images),
             ips: self.config.ips.clone(),
             cluster_dns: self.config.cluster_dns,
+            pods_max: self.config.pods_max,
             version: self.config.version.clone(),
         };
         Keeper { config: NodeFacts { config: Arc::new(config) }, hands: Arc::clone(&self.hands), machine }
@@ -356,6 +360,18 @@ impl Room {
             self.adopt(sandbox);
         }
         self.shown = shown;
+        self.sweep_orphans();
+    }
+
+    /// Once, when it is known for the first time which pods there are.
+    fn sweep_orphans(&mut self) {
+        if std::mem::replace(&mut self.is_swept, true) {
+            return;
+        }
+        // Found here and not beside: no pod comes meanwhile.
+        let dirs = self.hands.dirs.clone();
+        let orphans = Orphans::find(&dirs, &self.config.logs, |uid| self.tenants.contains_key(uid));
+        tokio::task::spawn_blocking(move || orphans.remove(&dirs));
     }
 
     /// A sandbox of a pod that the API does not have: what is left of the pod is taken down.

@@ -17,7 +17,7 @@ pub use apiserver::CONNECTIONS_MAX;
 pub use config::Config;
 pub use control::ask_backup;
 pub use error::StartError;
-pub use node_role::NodeRole;
+pub use node_role::{NodeRole, PODS_MAX};
 pub use remote::{ControllersConfig, run_controllers};
 pub use roles::{Started, run, run_by};
 pub use selection::Selection;

@@ -20,6 +20,9 @@ const BRIDGE: &str = "setpoint0";
 const POD_CIDR: &str = "10.244.0.0/24";
 const MTU: u32 = 1500;
 
+/// How many pods a node takes unless it is told otherwise: upstream's number.
+pub const PODS_MAX: u64 = 110;
+
 /// What a server is told of its node.
 #[derive(Clone, Debug)]
 pub struct NodeRole {
@@ -29,12 +32,14 @@ pub struct NodeRole {
     pub network: Option<(String, String)>,
     /// The parent of all control groups.
     pub cgroup_root: String,
+    /// How many pods it takes.
+    pub pods_max: u64,
 }
 
 impl NodeRole {
     /// A node with everything as usual.
     pub fn named(name: impl Into<String>) -> NodeRole {
-        NodeRole { name: name.into(), network: None, cgroup_root: "setpoint".to_owned() }
+        NodeRole { name: name.into(), network: None, cgroup_root: "setpoint".to_owned(), pods_max: PODS_MAX }
     }
 }
 
@@ -74,6 +79,7 @@ pub(crate) async fn prepare(
         images: Arc::new(OciImages::new(images, oci::Registries::new(oci::Hosts::default()))),
         ips,
         cluster_dns: None,
+        pods_max: role.pods_max,
         version: version.to_owned(),
     })
 }

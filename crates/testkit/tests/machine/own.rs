@@ -33,6 +33,7 @@ pub struct Own {
     pub options: Vec<String>,
     /// More of its environment.
     pub environment: Vec<(String, String)>,
+    log: PathBuf,
     binary: PathBuf,
     child: Option<Child>,
     runtime: tokio::runtime::Runtime,
@@ -50,9 +51,12 @@ impl Own {
         };
         own_network();
         let temporary = tempfile::tempdir().expect("a directory");
+        let directory = temporary.path().join("data");
+        std::fs::create_dir(&directory).expect("a directory");
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         Some(Own {
-            directory: temporary.path().to_owned(),
+            directory,
+            log: temporary.path().join("log"),
             cgroup_root: format!("setpoint-test-{}-{number}", std::process::id()),
             options: Vec::new(),
             environment: Vec::new(),
@@ -80,11 +84,28 @@ impl Own {
         self.directory.join("kubeconfig")
     }
 
+    /// Starts the server, which is to fail.
+    pub fn start_in_vain(&mut self) {
+        self.spawn();
+        wait_for("the server to give up", || self.has_ended().then_some(()));
+    }
+
     /// Starts the server and waits until its API is ready.
     pub fn start(&mut self) {
+        self.spawn();
+        self.transport = Some(wait_for("the kubeconfig", || {
+            self.assert_runs();
+            let access = read_kubeconfig(&self.kubeconfig(), None).ok()?;
+            let _inside = self.runtime.enter();
+            Https::open(&access, Arc::new(SystemClock::new())).ok()
+        }));
+        wait_for("the API", || (self.try_call("GET", "/readyz", &Value::Null)?.0 == 200).then_some(()));
+    }
+
+    fn spawn(&mut self) {
         // The port of an earlier start must not be found in it.
         let _ = std::fs::remove_file(self.kubeconfig());
-        let log = std::fs::File::options().create(true).append(true).open(self.directory.join("log")).expect("a log");
+        let log = std::fs::File::options().create(true).append(true).open(&self.log).expect("a log");
         let mut command = Command::new(&self.binary);
         command.args(["server", "--listen", "127.0.0.1:0", "--node", "test-node"]);
         command.arg("--data-dir").arg(&self.directory).arg("--kubeconfig").arg(self.kubeconfig());
@@ -93,13 +114,6 @@ impl Own {
         // A group of its own: the keyboard's interrupt is the test's alone.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).process_group(0);
         self.child = Some(command.spawn().expect("a process"));
-        self.transport = Some(wait_for("the kubeconfig", || {
-            self.assert_runs();
-            let access = read_kubeconfig(&self.kubeconfig(), None).ok()?;
-            let _inside = self.runtime.enter();
-            Https::open(&access, Arc::new(SystemClock::new())).ok()
-        }));
-        wait_for("the API", || (self.try_call("GET", "/readyz", &Value::Null)?.0 == 200).then_some(()));
     }
 
     fn assert_runs(&self) {
@@ -111,7 +125,7 @@ impl Own {
 
     /// The end of what the server said.
     pub fn log_tail(&self) -> String {
-        let text = std::fs::read_to_string(self.directory.join("log")).unwrap_or_default();
+        let text = std::fs::read_to_string(&self.log).unwrap_or_default();
         let lines: Vec<&str> = text.lines().collect();
         lines[lines.len().saturating_sub(60)..].join("\n")
     }
@@ -144,7 +158,9 @@ impl Own {
     fn end(&mut self, how: impl FnOnce(&mut Child)) {
         self.transport = None;
         if let Some(mut child) = self.child.take() {
-            how(&mut child);
+            if child.try_wait().is_ok_and(|ended| ended.is_none()) {
+                how(&mut child);
+            }
             child.wait().expect("ended");
         }
     }
@@ -268,6 +284,35 @@ pub fn signal(pid: u32, signal: rustix::process::Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw) {
         let _ = rustix::process::kill_process(pid, signal);
     }
+}
+
+/// A file system of its own in memory, mounted at `path`.
+pub fn small_disk(path: &Path, mebibytes: u64) {
+    std::fs::create_dir_all(path).expect("a directory");
+    run(&[
+        "mount",
+        "-t",
+        "tmpfs",
+        "-o",
+        &format!("size={mebibytes}m,mode=0755"),
+        "tmpfs",
+        path.to_str().expect("a path"),
+    ]);
+}
+
+/// Fills the file system of `directory` but for `spare` bytes; the file that has to be removed again.
+pub fn fill(directory: &Path, spare: u64) -> PathBuf {
+    use std::io::Write;
+    let path = directory.join("ballast");
+    let mut file = std::fs::File::create(&path).expect("a file");
+    let mut bytes = 0;
+    for piece in [1 << 20, 4 << 10] {
+        while let Ok(count @ 1..) = file.write(&vec![1; piece]) {
+            bytes += count as u64;
+        }
+    }
+    file.set_len(bytes.saturating_sub(spare)).expect("shortened");
+    path
 }
 
 /// Runs `ip`, or another tool of the machine.

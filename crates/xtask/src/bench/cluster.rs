@@ -130,6 +130,16 @@ fn is_rolled_out(_: u16, deployment: &Value) -> bool {
 }
 
 async fn until(connection: &mut Connection, path: &str, is_so: impl Fn(u16, &Value) -> bool) -> Result<(), String> {
+    until_every(ASK_EVERY, connection, path, is_so).await
+}
+
+/// Asks until it is so.
+pub async fn until_every(
+    span: Duration,
+    connection: &mut Connection,
+    path: &str,
+    is_so: impl Fn(u16, &Value) -> bool,
+) -> Result<(), String> {
     let begun = now();
     loop {
         let (status, body) = connection.send("GET", path, None).await?;
@@ -140,6 +150,6 @@ async fn until(connection: &mut Connection, path: &str, is_so: impl Fn(u16, &Val
         if begun.elapsed() > PATIENCE {
             return Err(format!("{path} did not come to be so: {}", object["status"]));
         }
-        tokio::time::sleep(ASK_EVERY).await;
+        tokio::time::sleep(span).await;
     }
 }

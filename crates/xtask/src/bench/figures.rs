@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 
 use super::client::Client;
 use super::server::{Server, now};
-use super::{brains, cluster};
+use super::{brains, cluster, node};
 
 /// Clients of the rates, as the targets have it.
 const CLIENTS: usize = 64;
@@ -55,6 +55,9 @@ impl Bench {
         if self.wants("cluster rollout namespace rest") {
             let (server, _dir) = self.server(cluster::OPTIONS).await?;
             cluster::measure(&server).await?;
+        }
+        if self.wants("node real pods exec") {
+            node::measure(&self.binary).await?;
         }
         Ok(())
     }
@@ -336,7 +339,7 @@ fn report(name: &str, mut durations: Vec<Duration>, span: Duration, processor_s:
 }
 
 /// The `percent`th percentile of sorted durations.
-fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+pub fn percentile(sorted: &[Duration], percent: usize) -> Duration {
     sorted.get((sorted.len() * percent / 100).min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
 }
 

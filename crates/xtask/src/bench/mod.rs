@@ -6,6 +6,7 @@ mod brains;
 pub(crate) mod client;
 mod cluster;
 mod figures;
+mod node;
 pub(crate) mod server;
 
 use std::path::PathBuf;
