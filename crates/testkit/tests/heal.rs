@@ -144,21 +144,24 @@ fn take_down(own: &Own, name: &str) {
 
 fn wait_clean(own: &Own) {
     let mut left = Vec::new();
-    let begun = Instant::now();
+    let begun = machine::now();
     while begun.elapsed() < machine::PATIENCE {
         left = leaks::left(own);
         if left.is_empty() {
             return;
         }
-        std::thread::yield_now();
+        machine::pause(std::time::Duration::from_millis(20));
     }
     panic!("left behind:\n{}", left.join("\n"));
 }
 
+/// Breaks something and waits until it is healed.
+type Case = fn(&mut Own);
+
 #[test]
 fn what_is_broken_heals() {
     let Some(mut own) = Own::started() else { return };
-    let cases: [(&str, fn(&mut Own)); 11] = [
+    let cases: [(&str, Case); 11] = [
         ("killed-process", killed_process),
         ("deleted-pod", deleted_pod),
         ("removed-cgroup", removed_control_group),
@@ -180,7 +183,7 @@ fn what_is_broken_heals() {
 
 fn killed_process(own: &mut Own) {
     let victim = prepare(own, "killed-process");
-    let begun = Instant::now();
+    let begun = machine::now();
     signal(victim.process, Signal::KILL);
     let pods = healed(own, "killed-process", begun, other_than(&victim));
     // The same pod, in the same sandbox.
@@ -192,7 +195,7 @@ fn killed_process(own: &mut Own) {
 
 fn deleted_pod(own: &mut Own) {
     let victim = prepare(own, "deleted-pod");
-    let begun = Instant::now();
+    let begun = machine::now();
     own.delete(&format!("{}/{}", machine::own::PODS, victim.pod), Some(0));
     healed(own, "deleted-pod", begun, other_than(&victim));
     wait_for("the old parts to go", || {
@@ -206,7 +209,7 @@ fn removed_control_group(own: &mut Own) {
     let victim = prepare(own, "removed-cgroup");
     let groups = victim.groups();
     assert!(!groups.is_empty());
-    let begun = Instant::now();
+    let begun = machine::now();
     // Whoever removes a control group must end what is in it first.
     for group in &groups {
         for pid in std::fs::read_to_string(group.join("cgroup.procs")).unwrap_or_default().lines() {
@@ -226,7 +229,7 @@ fn removed_control_group(own: &mut Own) {
 
 fn unplugged_interface(own: &mut Own) {
     let victim = prepare(own, "unplugged-interface");
-    let begun = Instant::now();
+    let begun = machine::now();
     run(&["ip", "link", "del", &victim.interface()]);
     let pods = healed(own, "unplugged-interface", begun, other_than(&victim));
     // The same pod in a new sandbox, with an address that answers: it is probed over it.
@@ -241,7 +244,7 @@ fn unplugged_interface(own: &mut Own) {
 
 fn removed_bridge(own: &mut Own) {
     let victim = prepare(own, "removed-bridge");
-    let begun = Instant::now();
+    let begun = machine::now();
     run(&["ip", "link", "del", "setpoint0"]);
     wait_for("the bridge to come back", || {
         let shown = run(&["ip", "-o", "link", "show", &victim.interface()]);
@@ -255,7 +258,7 @@ fn removed_bridge(own: &mut Own) {
 
 fn killed_shim(own: &mut Own) {
     let victim = prepare(own, "killed-shim");
-    let begun = Instant::now();
+    let begun = machine::now();
     signal(victim.shim(), Signal::KILL);
     healed(own, "killed-shim", begun, other_than(&victim));
     wait_for("the old process to go", || (!is_alive(victim.process)).then_some(()));
@@ -270,7 +273,7 @@ fn deleted_directory(own: &mut Own) {
     let victim = prepare(own, "deleted-directory");
     let directory = pod_directory(own, &victim.uid);
     unmount_below(&directory);
-    let begun = Instant::now();
+    let begun = machine::now();
     std::fs::remove_dir_all(&directory).expect("removed");
     // What runs goes on with what it has. Its next life finds everything again.
     signal(victim.process, Signal::KILL);
@@ -285,7 +288,7 @@ fn unmounted_volume(own: &mut Own) {
     let victim = prepare(own, "unmounted-volume");
     let volume = pod_directory(own, &victim.uid).join("volumes/memory");
     assert!(is_mounted(&volume));
-    let begun = Instant::now();
+    let begun = machine::now();
     unmount_below(&volume);
     assert!(!is_mounted(&volume));
     signal(victim.process, Signal::KILL);
@@ -310,7 +313,7 @@ fn unmount_below(path: &Path) {
 
 fn killed_server(own: &mut Own) {
     let victim = prepare(own, "killed-server");
-    let begun = Instant::now();
+    let begun = machine::now();
     own.kill();
     assert!(is_alive(victim.process));
     own.start();
@@ -327,7 +330,7 @@ fn broken_without_server(own: &mut Own) {
     // What began the pods is not what heals them.
     own.start();
     own.kill();
-    let begun = Instant::now();
+    let begun = machine::now();
     signal(victim.process, Signal::KILL);
     run(&["ip", "link", "del", &victim.interface()]);
     own.start();
@@ -341,9 +344,9 @@ fn everything_killed_in_a_rollout(own: &mut Own) {
         let victim = prepare(own, &name);
         own.apply(DEPLOYMENTS, &deployment(&name, "2"));
         // A different moment of the rollout every time.
-        let begun = Instant::now();
+        let begun = machine::now();
         wait_for("the moment", || (begun.elapsed().as_millis() >= moment).then_some(()));
-        let begun = Instant::now();
+        let begun = machine::now();
         own.kill();
         leaks::kill_processes(own);
         assert!(!is_alive(victim.process));

@@ -3,7 +3,7 @@
 
 mod machine;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use machine::own::{DEPLOYMENTS, Own, PODS};
 use machine::{leaks, wait_long_for};
@@ -29,7 +29,7 @@ fn many_pods_come_and_go_at_once() {
             "spec": {"terminationGracePeriodSeconds": 1, "containers": [{
                 "name": "c", "image": "setpoint.local/box:v1", "args": ["sleep"]}]}}},
     });
-    let begun = Instant::now();
+    let begun = machine::now();
     own.apply(DEPLOYMENTS, &deployment);
     let pods =
         wait_long_for("all pods to be ready", PATIENCE, || Some(own.ready("many")).filter(|pods| pods.len() == count));
@@ -41,7 +41,7 @@ fn many_pods_come_and_go_at_once() {
     let restarts = |pod: &serde_json::Value| pod["status"]["containerStatuses"][0]["restartCount"].as_i64();
     assert!(pods.iter().all(|pod| restarts(pod) == Some(0)));
     println!("the server: {:?}", leaks::held(own.pid()));
-    let begun = Instant::now();
+    let begun = machine::now();
     own.delete(&format!("{DEPLOYMENTS}/many"), None);
     wait_long_for("all pods to go", PATIENCE, || own.items(PODS).is_empty().then_some(()));
     let mut left = Vec::new();

@@ -8,7 +8,7 @@ mod machine;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use machine::leaks::{self, Held};
 use machine::own::{DEPLOYMENTS, Own, PODS, run, signal};
@@ -264,12 +264,12 @@ fn random_steps_leave_nothing() {
     let words = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "words"}, "data": {"a": "b"}});
     own.apply("/api/v1/namespaces/default/configmaps", &words);
     let (mut dice, mut declared) = (Dice(seed), BTreeMap::new());
-    let begun = Instant::now();
+    let begun = machine::now();
     for at in 0..steps {
         let (step, pause) = (dice.step(), dice.below(PAUSE_MS));
         println!("{at:>5} {:>7} ms  {step:?}, then {pause} ms", begun.elapsed().as_millis());
         take(&mut own, &step, &mut declared);
-        std::thread::sleep(Duration::from_millis(pause));
+        machine::pause(Duration::from_millis(pause));
     }
     settle(&own, &declared);
     println!("settled after {} ms", begun.elapsed().as_millis());
@@ -309,14 +309,14 @@ fn delete_all(own: &Own) {
 }
 
 fn nothing_is_left(own: &Own) {
-    let begun = Instant::now();
+    let begun = machine::now();
     loop {
         let left = leaks::left(own);
         if left.is_empty() {
             return;
         }
         assert!(begun.elapsed() < machine::PATIENCE, "left behind:\n{}", left.join("\n"));
-        std::thread::sleep(Duration::from_millis(50));
+        machine::pause(Duration::from_millis(50));
     }
 }
 

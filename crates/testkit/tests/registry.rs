@@ -184,7 +184,9 @@ impl Cutter {
         while let Ok(count @ 1..) = from.read(&mut buffer) {
             carried += count as u64;
             self.bytes.fetch_add(count as u64, Ordering::SeqCst);
-            if carried > CUT_BYTES && self.cuts.fetch_add(1, Ordering::SeqCst) < CUTS {
+            let is_cut = carried > CUT_BYTES && self.cuts.load(Ordering::SeqCst) < CUTS;
+            if is_cut {
+                self.cuts.fetch_add(1, Ordering::SeqCst);
                 break;
             }
             if to.write_all(&buffer[..count]).is_err() {

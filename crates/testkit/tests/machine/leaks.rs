@@ -119,7 +119,7 @@ pub fn kill_processes(own: &Own) {
             return;
         }
         all.iter().for_each(|(pid, _)| signal(*pid, rustix::process::Signal::KILL));
-        std::thread::sleep(super::LOOK_EVERY);
+        super::pause(super::LOOK_EVERY);
     }
 }
 
@@ -139,6 +139,6 @@ pub fn kill_all(own: &Own) {
         if groups.is_empty() {
             return;
         }
-        std::thread::sleep(super::LOOK_EVERY);
+        super::pause(super::LOOK_EVERY);
     }
 }

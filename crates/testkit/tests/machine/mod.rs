@@ -114,12 +114,12 @@ pub fn wait_long_for<T>(what: &str, patience: Duration, look: impl FnMut() -> Op
 
 /// Looks until something is found or the patience is over.
 pub fn look_for<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> Option<T> {
-    let begun = Instant::now();
+    let begun = now();
     while begun.elapsed() < patience {
         if let Some(found) = look() {
             return Some(found);
         }
-        std::thread::sleep(LOOK_EVERY);
+        pause(LOOK_EVERY);
     }
     None
 }
@@ -138,4 +138,16 @@ pub fn processes(words: &[&str]) -> Vec<u32> {
         said.iter().map(String::as_str).take(words.len()).eq(words.iter().copied())
     };
     numbers.filter(is_it).collect()
+}
+
+/// A wait for what nobody announces, or a step's distance from the next.
+#[allow(clippy::disallowed_methods, reason = "another process and the kernel are looked at; they announce nothing")]
+pub fn pause(span: Duration) {
+    std::thread::sleep(span);
+}
+
+/// For how long something took, and how long to be patient.
+#[allow(clippy::disallowed_methods, reason = "what is measured takes real time")]
+pub fn now() -> Instant {
+    Instant::now()
 }

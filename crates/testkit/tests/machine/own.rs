@@ -207,7 +207,7 @@ impl Own {
             if is_taken().is_some() {
                 return;
             }
-            std::thread::sleep(super::LOOK_EVERY);
+            super::pause(super::LOOK_EVERY);
         }
         panic!("{path} is refused: {last}");
     }
