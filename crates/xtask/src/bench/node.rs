@@ -37,8 +37,10 @@ pub async fn measure(binary: &Path) -> Result<(), String> {
     until_every(LOOK_EVERY, &mut connection, &format!("{PODS}/first"), is_ready).await?;
     row("cold start to the first pod ready", ms(begun.elapsed()), "new data directory, spawn to Ready");
     creations(&mut connection).await?;
-    many(&server, &mut connection).await?;
+    // First: what many pods have taken, the server keeps for the next ones.
     idle(&server, &mut connection, dir.path()).await?;
+    scale(&mut connection, 0).await?;
+    many(&server, &mut connection).await?;
     execs(&dir.path().join("kubeconfig"))?;
     scale(&mut connection, 0).await?;
     delete(&mut connection, "first").await
