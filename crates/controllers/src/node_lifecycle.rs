@@ -109,7 +109,12 @@ impl Brain for NodeLifecycleController {
         let last_sign =
             node.meta().creation_timestamp.max(renewed.unwrap_or_default()).max(heartbeat.unwrap_or_default());
         let some_node_is_ready = view.list(COLLECTION, "").iter().any(|node| Node::of(node).is_ready());
-        let ready_pods = if Node::of(&node).is_ready() { Vec::new() } else { ready_pods(view, &key.item) };
+        let since = condition::find(&object, "Ready").and_then(|c| Time::parse(c.text(&["lastTransitionTime"])));
+        let ready_pods = if Node::of(&node).is_ready() {
+            Vec::new()
+        } else {
+            ready_pods(view, &key.item, since.unwrap_or_default())
+        };
         let desired = Desired { target: Target::of(&node), object, some_node_is_ready };
         Some((desired, Observed { has_lease: lease.is_some(), last_sign, ready_pods }))
     }
@@ -228,9 +233,14 @@ fn taints(desired: &Desired, now: Time) -> Vec<Value> {
     taints
 }
 
-fn ready_pods(view: &View, node: &str) -> Vec<Value> {
+/// Pods that were ready when their node ceased to be. What says that it is ready since then is a node that lives and only
+/// fails to say so itself: contradicting it would go on for ever.
+fn ready_pods(view: &View, node: &str, since: Time) -> Vec<Value> {
     let pods = view.list(pods::COLLECTION, "").into_iter().map(Seen::<Pod>::from);
-    let is_claimed = |pod: &Seen<Pod>| *pod.facts.spec.node_name == *node && pod.facts.is_ready();
+    let told = |pod: &Seen<Pod>| pod.facts.condition("Ready").and_then(|ready| ready.last_transition_time);
+    let is_claimed = |pod: &Seen<Pod>| {
+        *pod.facts.spec.node_name == *node && pod.facts.is_ready() && told(pod).is_none_or(|told| told < since)
+    };
     pods.filter(is_claimed).take(pods::BURST_MAX).map(|pod| pod.object.tree()).collect()
 }
 
@@ -335,6 +345,12 @@ mod tests {
             assert!(world.notes.contains(&"NodeNotReady: Node n1 status is now: NodeNotReady".to_owned()));
             let pod = world.get(pods::COLLECTION, "a", "p").unwrap();
             assert_eq!(condition::status(&pod, "Ready"), "False");
+            // Its node says otherwise, so it lives.
+            let now = world.now;
+            world.edit(pods::COLLECTION, "a", "p", |pod| {
+                condition::set(pod, Condition::new("Ready", "True", "", ""), now);
+            });
+            assert_eq!(world.follow(), Vec::<String>::new());
             renew(&mut world, "n1");
             world.edit(COLLECTION, "", "n1", |node| {
                 for type_ in WATCHED {
