@@ -21,9 +21,9 @@ mod proxy;
 mod respond;
 mod serve;
 mod shell;
-mod spdy;
 mod stream;
 mod token;
+mod upgrade;
 mod websocket;
 
 pub use api::pod_streams::{LogOptions, LogStream};

@@ -9,7 +9,7 @@ use api::pod_streams::LogOptions;
 use bytes::Bytes;
 use client::BoxFuture;
 use meta::{ApiError, Time};
-use runtime::{Connection, ExecSpec, Session};
+use contract::{Connection, ExecSpec, Session};
 use tokio::sync::mpsc;
 
 /// Which pod, and which of its lives under that name.

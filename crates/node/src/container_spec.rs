@@ -7,7 +7,7 @@ use agent::expand::expand;
 use agent::figures::{self, Figures};
 use agent::pod::Marks;
 use meta::ObjectExt;
-use runtime::{ContainerSpec, Mount, MountSource, Propagation, RootImage, SeccompProfile, Security, User};
+use contract::{ContainerSpec, Mount, MountSource, Propagation, RootImage, SeccompProfile, Security, User};
 use serde_json::Value;
 
 use crate::image::LocalImage;

@@ -29,7 +29,7 @@ use std::sync::Arc;
 
 use client::Transport;
 use clock::Clock;
-use runtime::ContainerRuntime;
+use contract::ContainerRuntime;
 use store::{Revision, Store};
 use tokio::sync::watch;
 

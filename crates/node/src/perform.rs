@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use agent::pod::{Answer, Failure, Marks, Pod, ProbeAnswer, Pulled, Shown, Step};
 use agent::{env, figures::Figures};
 use meta::ObjectExt;
-use runtime::{ContainerRuntime, Error};
+use contract::{ContainerRuntime, Error};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use view::View;
@@ -321,7 +321,7 @@ fn done(result: Result<(), String>) -> Ended {
 }
 
 /// What is not there need not be removed.
-fn gone(result: runtime::Result<()>) -> Ended {
+fn gone(result: contract::Result<()>) -> Ended {
     match result {
         Err(error) if !matches!(error, Error::NotFound { .. }) => Answer::failed("", error.to_string()).into(),
         _ => Answer::Done.into(),

@@ -110,7 +110,7 @@ async fn sleep(span: Option<Duration>) {
 }
 
 /// Tells the loop that the runtime has changed; which change does not matter, for it looks at everything.
-async fn listen(mut events: runtime::Events, news: mpsc::UnboundedSender<News>) {
+async fn listen(mut events: contract::Events, news: mpsc::UnboundedSender<News>) {
     while !matches!(events.next().await, Ok(None)) {
         if news.send(News::Runtime).is_err() {
             return;
@@ -375,7 +375,7 @@ impl Room {
     }
 
     /// A sandbox of a pod that the API does not have: what is left of the pod is taken down.
-    fn adopt(&mut self, sandbox: &runtime::SandboxStatus) {
+    fn adopt(&mut self, sandbox: &contract::SandboxStatus) {
         let meta = &sandbox.spec.meta;
         if self.tenants.contains_key(&meta.uid) {
             return;
@@ -398,7 +398,7 @@ impl Room {
     }
 
     /// The last words of containers that have ended since the last look.
-    fn gather_messages(&mut self, sandboxes: &[runtime::SandboxStatus], containers: &[runtime::ContainerStatus]) {
+    fn gather_messages(&mut self, sandboxes: &[contract::SandboxStatus], containers: &[contract::ContainerStatus]) {
         let known: BTreeSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
         self.beside.messages.retain(|id, _| known.contains(id.as_str()));
         self.beside.resized.retain(|id, _| known.contains(id.as_str()));

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use agent::figures::Figures;
 use meta::ObjectExt;
-use runtime::{DnsConfig, HostAlias, IpcMode, NetworkMode, PidMode, PodMeta, QosClass, Resources, SandboxSpec};
+use contract::{DnsConfig, HostAlias, IpcMode, NetworkMode, PidMode, PodMeta, QosClass, Resources, SandboxSpec};
 use serde_json::Value;
 
 /// The domain of the cluster's names.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use agent::pod::{Exit, Marks, Sandbox, Shown, ShownContainer, State};
-use runtime::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
+use contract::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
 use stdx::Time;
 
 /// Annotations on containers: the agent's marks.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use apiserver::{LogOptions, LogText, NodeAnswer, NodeError, NodeHand, NodeUsage, PodId};
 use clock::Clock;
-use runtime::{Connection, ContainerFilter, ContainerRuntime, ContainerState, ContainerStatus, Error, ExecSpec};
-use runtime::{SandboxState, SandboxStatus, Session};
+use contract::{Connection, ContainerFilter, ContainerRuntime, ContainerState, ContainerStatus, Error, ExecSpec};
+use contract::{SandboxState, SandboxStatus, Session};
 
 use crate::log::{Bells, Reading};
 use crate::usage::Meter;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use apiserver::{NodeError, NodeUsage, Used};
 use clock::Clock;
 use meta::Time;
-use runtime::{ContainerFilter, ContainerRuntime, ContainerState};
+use contract::{ContainerFilter, ContainerRuntime, ContainerState};
 use tokio::sync::Mutex;
 
 /// Looks closer to each other measure noise: who asks again sooner gets the same answer.
@@ -79,7 +79,7 @@ impl Meter {
     }
 
     async fn look(&self) -> Result<Look, NodeError> {
-        let failed = |error: runtime::Error| NodeError::Internal(error.to_string());
+        let failed = |error: contract::Error| NodeError::Internal(error.to_string());
         let sandboxes = self.runtime.list_sandboxes().await.map_err(failed)?;
         let pods: BTreeMap<String, String> = sandboxes.into_iter().map(|one| (one.id, one.spec.meta.uid)).collect();
         let filter = ContainerFilter { sandbox: None, state: Some(ContainerState::Running) };

@@ -9,9 +9,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use stdx::Time;
 
-use crate::resources::QosClass;
-use crate::spec::{ContainerSpec, SandboxSpec};
-use crate::status::stamp;
+use contract::QosClass;
+use contract::{ContainerSpec, SandboxSpec};
+use contract::stamp;
 
 /// Bytes read of a record: specs are bounded by the API's own limit of 3 MiB an object.
 const RECORD_BYTES_MAX: u64 = 8 << 20;

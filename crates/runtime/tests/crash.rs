@@ -9,10 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use rig::skip;
-use runtime::{
-    Config, ContainerRuntime, ContainerSpec, ContainerState, PidMode, PodMeta, RootImage, Runtime, SandboxSpec,
-    SandboxState,
-};
+use contract::{ContainerRuntime, ContainerSpec, ContainerState, PidMode, PodMeta, RootImage, SandboxSpec, SandboxState};
+use runtime::{Config, Runtime};
 
 const VICTIM: &str = "RUNTIME_TEST_VICTIM";
 /// Moments in the life of the victim, which takes about 150 ms for a whole round.

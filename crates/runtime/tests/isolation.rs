@@ -9,10 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rig::{Rig, skip};
-use runtime::{
-    ContainerRuntime, Device, Error, IpcMode, Mount, MountSource, NetworkMode, PidMode, Propagation, Rlimit,
-    SeccompProfile, User,
-};
+use contract::{ContainerRuntime, Device, Error, IpcMode, Mount, MountSource, NetworkMode, PidMode, Propagation, Rlimit, SeccompProfile, User};
 
 fn host(container_path: &str, path: &std::path::Path, sub_path: &str) -> Mount {
     Mount {
@@ -32,12 +29,12 @@ async fn users_capabilities_and_filters() {
     let rig = Rig::new().await;
     let sandbox = rig.sandbox("users").await;
     let base = rig.spec("main", &["id", "unshare", "keyctl"]);
-    let with = |change: &dyn Fn(&mut runtime::ContainerSpec)| {
+    let with = |change: &dyn Fn(&mut contract::ContainerSpec)| {
         let mut spec = base.clone();
         change(&mut spec);
         spec
     };
-    let cases: Vec<(runtime::ContainerSpec, Vec<&str>)> = vec![
+    let cases: Vec<(contract::ContainerSpec, Vec<&str>)> = vec![
         (
             with(&|_| {}),
             vec![

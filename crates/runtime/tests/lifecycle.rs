@@ -6,7 +6,7 @@ mod rig;
 use std::time::Duration;
 
 use rig::{Rig, output, skip};
-use runtime::{ContainerFilter, ContainerRuntime, ContainerState, Error, EventKind, PidMode, Resources, SandboxState};
+use contract::{ContainerFilter, ContainerRuntime, ContainerState, Error, EventKind, PidMode, Resources, SandboxState};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exit_codes_and_output() {

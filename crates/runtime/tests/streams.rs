@@ -6,7 +6,7 @@ mod rig;
 use std::time::Duration;
 
 use rig::{PATIENCE, Rig, skip};
-use runtime::{ContainerRuntime, Error, ExecSpec, Session, TerminalSize};
+use contract::{ContainerRuntime, Error, ExecSpec, Session, TerminalSize};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn read_all(session: &mut Session) -> String {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Weak};
 
 use apiserver::{App, LogOptions, LogText, NodeAnswer, NodeError, NodeHand, NodeUsage, PodId};
 use meta::ObjectExt;
-use runtime::{Connection, ExecSpec, Session};
+use contract::{Connection, ExecSpec, Session};
 use serde_json::Value;
 use store::Entry;
 use tokio::sync::mpsc;

@@ -8,14 +8,15 @@ use bytes::Bytes;
 use client::Body;
 use http::Response;
 use meta::{ApiError, ObjectExt};
-use runtime::Connection;
+use contract::Connection;
+use spdy::{CHUNK_BYTES, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::{Asked, IDLE_TIMEOUT, id_of};
 use crate::nodes::{NodeHand, PodId};
-use crate::spdy::{self, CHUNK_BYTES, Stream};
+use crate::upgrade;
 use crate::websocket::{ByteSocket, Handshake};
 
 /// What the streams of SPDY mean.
@@ -36,7 +37,7 @@ pub async fn answer(asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
     }
     let target = Target { hand: asked.app.nodes.hand(node)?, pod: id_of(&pod) };
     let stopping = asked.app.stopping.subscribe();
-    if let Some(handshake) = spdy::Handshake::of(asked.http, &[PROTOCOL]).transpose()? {
+    if let Some(handshake) = upgrade::Handshake::of(asked.http, &[PROTOCOL]).transpose()? {
         let (place, response) = (asked.place()?, handshake.response());
         tokio::spawn(async move {
             if let Some(connection) = handshake.connection().await {

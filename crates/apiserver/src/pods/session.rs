@@ -8,7 +8,7 @@ use api::pod_streams::{self, SessionOptions};
 use client::Body;
 use http::Response;
 use meta::{ApiError, ObjectExt};
-use runtime::{ExecSpec, Session, TerminalSize};
+use contract::{ExecSpec, Session, TerminalSize};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -17,7 +17,7 @@ use super::voice::{self, Ear, FAREWELL_TIMEOUT, Gone, Voice};
 use super::{Asked, IDLE_TIMEOUT, id_of};
 use crate::channels::{self, Outcome, PROTOCOLS, Protocol, STREAM_PROTOCOLS, Said};
 use crate::nodes::{NodeHand, PodId};
-use crate::spdy;
+use crate::upgrade;
 use crate::websocket::Handshake;
 
 /// Read from a process at once, and sent as one message.
@@ -45,7 +45,7 @@ pub async fn answer(asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
     }
     let process = Process { hand: asked.app.nodes.hand(node)?, pod: id_of(&pod), container, options, is_exec };
     let stopping = asked.app.stopping.subscribe();
-    if let Some(handshake) = spdy::Handshake::of(asked.http, &STREAM_PROTOCOLS).transpose()? {
+    if let Some(handshake) = upgrade::Handshake::of(asked.http, &STREAM_PROTOCOLS).transpose()? {
         let (place, response) = (asked.place()?, handshake.response());
         tokio::spawn(async move {
             over_spdy(handshake, &process, stopping).await;
@@ -67,7 +67,7 @@ pub async fn answer(asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
 }
 
 /// Carries a session over streams that the client opens first.
-async fn over_spdy(handshake: spdy::Handshake, process: &Process, stopping: watch::Receiver<bool>) {
+async fn over_spdy(handshake: upgrade::Handshake, process: &Process, stopping: watch::Receiver<bool>) {
     // The third version brought sizes of terminals.
     let protocol = Protocol::named(handshake.protocol);
     let has_sizes = handshake.protocol.starts_with("v3.") || handshake.protocol.starts_with("v4.");
@@ -208,7 +208,7 @@ type Source = Option<Pin<Box<dyn AsyncRead + Send>>>;
 struct Output<'s> {
     stdout: Source,
     stderr: Source,
-    exit: oneshot::Receiver<runtime::SessionExit>,
+    exit: oneshot::Receiver<contract::SessionExit>,
     /// Outputs that the client wants; the others are read all the same, or the process would stand still.
     wanted: [bool; 2],
     is_exec: bool,
@@ -264,7 +264,7 @@ impl Output<'_> {
         }
     }
 
-    fn outcome(&self, exit: Result<runtime::SessionExit, oneshot::error::RecvError>) -> Outcome {
+    fn outcome(&self, exit: Result<contract::SessionExit, oneshot::error::RecvError>) -> Outcome {
         match exit {
             Ok(Ok(code)) => Outcome::Exited(if self.is_exec { code } else { 0 }),
             Ok(Err(error)) => Outcome::Failed(ApiError::internal(error)),

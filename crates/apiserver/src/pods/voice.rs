@@ -5,13 +5,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
+use spdy::{Output, Stream};
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 
 use crate::channels::{self, Outcome, Protocol, Said};
-use crate::spdy::{self, Output, Stream};
 use crate::websocket::Socket;
 
 /// How long the last words may take to be taken.

@@ -61,7 +61,7 @@ pub(super) fn open_all(path: &Path) -> io::Result<Vec<LogFile>> {
 }
 
 fn aside(path: &Path) -> io::Result<Vec<PathBuf>> {
-    match runtime::rotated_logs(path) {
+    match contract::rotated(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         other => other,
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use apiserver::LogOptions;
 use bytes::Bytes;
-use runtime::{ContainerRuntime, ContainerState, Events};
+use contract::{ContainerRuntime, ContainerState, Events};
 use tokio::sync::mpsc;
 
 use super::bell::{Bell, Bells};

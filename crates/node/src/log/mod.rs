@@ -1,4 +1,4 @@
-//! Containers' logs: files of records `time stream tag text`, put aside by size (`runtime::rotated_logs`).
+//! Containers' logs: files of records `time stream tag text`, put aside by size (`contract::rotated`).
 
 mod bell;
 mod files;

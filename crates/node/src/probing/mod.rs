@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use agent::pod::{Container, ProbeAnswer};
 use meta::ObjectExt;
-use runtime::{ContainerRuntime, Error};
+use contract::{ContainerRuntime, Error};
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;

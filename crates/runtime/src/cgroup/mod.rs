@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use device_filter::DeviceRule;
 
-use crate::resources::{Resources, Stats};
+use contract::{Resources, Stats};
 
 /// How often a dying cgroup is looked at again before giving up: 2 s in steps of 2 ms. The kernel tells nobody when
 /// the last process of a version 1 cgroup has gone.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::resources::{CpuStats, MemoryStats, Stats};
+use contract::{CpuStats, MemoryStats, Stats};
 
 /// A limit at or above this is none: version 1 shows the largest page-aligned number.
 const UNLIMITED_FROM: u64 = 1 << 62;

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{DeviceRule, make_dir, named, optional_write, processes, write};
-use crate::resources::Resources;
+use contract::Resources;
 use crate::sys;
 
 type Mounts = BTreeMap<String, PathBuf>;

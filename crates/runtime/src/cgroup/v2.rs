@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::v1::limit_text;
 use super::{make_dir, optional_write, processes, write};
-use crate::resources::Resources;
+use contract::Resources;
 use crate::sys;
 
 /// Length of a period when none is given, in microseconds: the kernel's own.

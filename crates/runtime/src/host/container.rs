@@ -8,12 +8,12 @@ use clock::Clock;
 
 use super::sandbox::{ContainerView, Sandbox};
 use super::{KILL_TIMEOUT, Runtime, START_TIMEOUT, blocking, new_id, remove_in_background, timed, validate};
-use crate::error::{Error, Result};
+use contract::{Error, Result};
 use crate::record::{self, ContainerRecord};
-use crate::resources::Resources;
+use contract::Resources;
 use crate::shim::protocol::{Reply, Request};
-use crate::spec::{ContainerId, ContainerSpec};
-use crate::status::{ContainerState, EventKind};
+use contract::{ContainerId, ContainerSpec};
+use contract::{ContainerState, EventKind};
 
 impl Runtime {
     pub(super) fn container(&self, sandbox: &Sandbox, id: &str) -> Result<ContainerView> {

@@ -23,17 +23,17 @@ use tokio::sync::broadcast;
 
 pub use config::{Config, ShimCommand};
 
-use crate::api::{Connection, ContainerRuntime, Pending};
+use contract::{Connection, ContainerRuntime, Pending};
 use crate::cgroup::Hierarchies;
-use crate::error::{Error, Result};
+use contract::{Error, Result};
 use crate::net;
 use crate::record::{self, NetRecord, SandboxRecord};
-use crate::resources::{Resources, Stats};
+use contract::{Resources, Stats};
 use crate::shim;
 use crate::shim::protocol::{Reply, Request};
-use crate::spec::{ContainerId, ContainerSpec, NetworkMode, SandboxSpec};
-use crate::status::{ContainerFilter, ContainerState, ContainerStatus, Event, EventKind, SandboxStatus};
-use crate::streams::{Events, ExecOutput, ExecSpec, Session};
+use contract::{ContainerId, ContainerSpec, NetworkMode, SandboxSpec};
+use contract::{ContainerFilter, ContainerState, ContainerStatus, Event, EventKind, SandboxStatus};
+use contract::{Events, ExecOutput, ExecSpec, Session};
 use channel::Channel;
 use sandbox::Sandbox;
 

@@ -13,7 +13,7 @@ use crate::cgroup::{Group, Hierarchies};
 use crate::net;
 use crate::record::{self, ContainerRecord, SandboxRecord, StartRecord};
 use crate::shim::NETNS_FD;
-use crate::status::{ContainerState, ContainerStatus, EventKind, ExitRecord, SandboxState, SandboxStatus};
+use contract::{ContainerState, ContainerStatus, EventKind, ExitRecord, SandboxState, SandboxStatus};
 
 /// What is known of a container.
 #[derive(Clone, Debug)]

@@ -13,11 +13,11 @@ use tokio::sync::{mpsc, oneshot};
 use super::channel::{Channel, FdStream};
 use super::sandbox::Sandbox;
 use super::{ANSWER_TIMEOUT, Runtime, START_TIMEOUT, timed};
-use crate::api::Connection;
-use crate::error::{Error, Result};
+use contract::Connection;
+use contract::{Error, Result};
 use crate::shim::protocol::{Reply, Request};
-use crate::status::ContainerState;
-use crate::streams::{ExecOutput, ExecSpec, Session, SessionExit, TerminalSize};
+use contract::ContainerState;
+use contract::{ExecOutput, ExecSpec, Session, SessionExit, TerminalSize};
 
 /// Sizes waiting to be set; only the last matters.
 const RESIZES_KEPT: usize = 4;

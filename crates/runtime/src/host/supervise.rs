@@ -15,10 +15,10 @@ use tokio::io::AsyncReadExt;
 use super::channel::Channel;
 use super::sandbox::Sandbox;
 use super::{ANSWER_TIMEOUT, Inner, Runtime, SANDBOX_TIMEOUT, blocking, fd_path, timed};
-use crate::error::{Error, Result};
+use contract::{Error, Result};
 use crate::record::{self, SandboxRecord};
 use crate::shim::protocol::{Reply, Request};
-use crate::status::EventKind;
+use contract::EventKind;
 use crate::sys;
 
 /// How long a dying predecessor is waited for: its last breath between fork and exec takes milliseconds.

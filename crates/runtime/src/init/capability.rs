@@ -1,7 +1,7 @@
 //! Capabilities by name and as a set.
 
 use super::{Failure, Outcome};
-use crate::spec::Security;
+use contract::Security;
 
 /// By the kernel's number.
 const NAMES: [&str; 41] = [

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{DeviceRule, Group};
 use crate::record::{ContainerRecord, SandboxRecord};
-use crate::spec::{ContainerSpec, IpcMode, NetworkMode, SeccompProfile};
+use contract::{ContainerSpec, IpcMode, NetworkMode, SeccompProfile};
 use crate::sys;
 
 pub(crate) use rootfs::{make_shm, shm_point};

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
 use super::{Doing, Failure, Launch, Outcome};
-use crate::spec::{ContainerSpec, Mount, MountSource, Propagation};
+use contract::{ContainerSpec, Mount, MountSource, Propagation};
 use crate::sys;
 
 /// A detached tree and the mount it is for.

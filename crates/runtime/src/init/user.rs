@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::Read;
 
 use super::{Failure, Outcome};
-use crate::spec::User;
+use contract::User;
 
 /// Bytes read of each file: an image may bring anything.
 const FILE_BYTES_MAX: u64 = 4 << 20;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clock::Clock;
 use stdx::Time;
 
-use crate::spec::LogLimits;
+use contract::LogLimits;
 
 /// Bytes of a line kept together; longer ones are cut into parts. The limit of CRI runtimes.
 const LINE_BYTES_MAX: usize = 16 << 10;
@@ -118,40 +118,17 @@ impl Log {
     fn rotate(&mut self, now: Time) -> io::Result<()> {
         let next = self.rotated_at.after(std::time::Duration::from_micros(1));
         self.rotated_at = now.max(next);
-        let digits: String =
-            self.rotated_at.to_rfc3339_micros().chars().filter(|c| c.is_ascii_digit() || *c == 'T').collect();
-        let stamp = digits.replace('T', "-");
-        let mut name = self.path.clone().into_os_string();
-        name.push(format!(".{stamp}"));
+        let name = contract::name_aside(&self.path, self.rotated_at);
         fs::rename(&self.path, &name)?;
         self.file = open(&self.path)?;
         self.written = 0;
-        let mut old = rotated(&self.path)?;
-        let keep = usize::try_from(self.limits.files_max.max(2) - 1).unwrap_or(1);
-        while old.len() > keep {
-            fs::remove_file(old.remove(0))?;
-        }
-        Ok(())
+        contract::keep_newest(&self.path, self.limits.files_max)
     }
 }
 
 fn open(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
     OpenOptions::new().create(true).append(true).mode(0o640).custom_flags(libc::O_NOFOLLOW).open(path)
-}
-
-/// The files of a log that were put aside, the oldest first.
-pub fn rotated(path: &Path) -> io::Result<Vec<PathBuf>> {
-    let prefix = format!("{}.", path.file_name().and_then(|name| name.to_str()).unwrap_or(""));
-    let mut found = Vec::new();
-    for entry in fs::read_dir(path.parent().unwrap_or(path))? {
-        let entry = entry?;
-        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
-            found.push(entry.path());
-        }
-    }
-    found.sort();
-    Ok(found)
 }
 
 fn line(out: &mut Vec<u8>, now: Time, stream: Stream, tag: char, text: &[u8]) {
@@ -201,7 +178,7 @@ mod tests {
             log.take(Stream::Stderr, format!("line number {number}\n").as_bytes(), &clock);
             clock.advance(std::time::Duration::from_secs(1));
         }
-        let old = rotated(&path).unwrap();
+        let old = contract::rotated(&path).unwrap();
         assert_eq!(old.len(), 2);
         assert!(fs::read_to_string(&old[1]).unwrap().ends_with("stderr F line number 9\n"));
         assert!(fs::read_to_string(&old[0]).unwrap().contains("line number 8"));

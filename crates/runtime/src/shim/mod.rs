@@ -23,7 +23,7 @@ use clock::{Clock, SystemClock};
 use crate::cgroup::{Group, Hierarchies};
 use crate::init::Namespaces;
 use crate::record::{self, SandboxRecord};
-use crate::status::{EventKind, ExitRecord};
+use contract::{EventKind, ExitRecord};
 use crate::sys::{self, Ended, packet};
 use container::{Container, duplicate};
 use protocol::Reply;

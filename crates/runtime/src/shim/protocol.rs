@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::status::EventKind;
+use contract::EventKind;
 
 /// From the server.
 #[derive(Clone, Debug, Serialize, Deserialize)]

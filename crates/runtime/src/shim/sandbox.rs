@@ -9,7 +9,7 @@ use crate::cgroup::{Group, Hierarchies};
 use crate::init::{self, Namespaces};
 use crate::net;
 use crate::record::SandboxRecord;
-use crate::spec::{IpcMode, NetworkMode, PidMode};
+use contract::{IpcMode, NetworkMode, PidMode};
 use crate::sys;
 
 /// 64 MiB, what CRI runtimes give `/dev/shm`.

@@ -9,7 +9,7 @@ use super::container::{Attachment, by_stream, set_nonblocking};
 use super::protocol::{Reply, Request};
 use super::{Connection, Exec, Shim};
 use crate::init::Failure;
-use crate::status::EventKind;
+use contract::EventKind;
 use crate::sys::{self, packet};
 
 /// Conversations at once: an exec, an attachment or a request each.

@@ -14,7 +14,7 @@ use super::container::{Container, duplicate, set_nonblocking};
 use super::log::Log;
 use crate::init::{self, Command, Failure, Launch, Stdio};
 use crate::record::{self, ContainerRecord, StartRecord};
-use crate::spec::PidMode;
+use contract::PidMode;
 use crate::sys::{self, packet};
 
 /// How long setting up a process may take before it is killed: a mount of a dead network file system hangs for ever.

@@ -8,10 +8,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use runtime::{
-    Config, ContainerRuntime, ContainerSpec, ContainerState, ContainerStatus, EventKind, Events, NetworkConfig,
-    PodMeta, RootImage, Runtime, SandboxSpec, SandboxStatus, ShimCommand,
-};
+use contract::{ContainerRuntime, ContainerSpec, ContainerState, ContainerStatus, EventKind, Events, PodMeta, RootImage, SandboxSpec, SandboxStatus};
+use runtime::{Config, NetworkConfig, Runtime, ShimCommand};
 
 /// Far above what anything here takes: only a hang runs into it.
 pub const PATIENCE: Duration = Duration::from_secs(60);

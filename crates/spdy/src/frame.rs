@@ -5,6 +5,8 @@ use std::io;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt};
 
+use super::headers::Headers;
+
 /// Control frames carry headers and numbers.
 const CONTROL_BYTES_MAX: usize = 64 * 1024;
 /// Clients send what they read at once, 32 KiB.
@@ -14,12 +16,12 @@ const STREAM_MASK: u32 = 0x7fff_ffff;
 const VERSION: u16 = 3;
 const FLAG_FIN: u8 = 1;
 
-/// What a client sends.
+/// What the peer sends.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Received {
     /// A new stream; its headers are packed.
     Open { stream: u32, headers: Bytes, is_last: bool },
-    /// More headers of a stream, packed.
+    /// A reply, or more headers of a stream, packed.
     Headers { stream: u32, headers: Bytes, is_last: bool },
     /// Bytes of a stream.
     Data { stream: u32, bytes: Bytes, is_last: bool },
@@ -36,6 +38,8 @@ pub(super) enum Received {
 /// What we send.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Sent {
+    /// A new stream.
+    Open { stream: u32, headers: Headers },
     /// A stream is taken.
     Reply { stream: u32 },
     /// Bytes of a stream.
@@ -92,22 +96,30 @@ fn control(kind: u16, body: &Bytes, is_last: bool) -> io::Result<Received> {
     Ok(match kind {
         // Number, number of the stream it belongs to, priority, slot.
         1 => Received::Open { stream: number(0)?, headers: after(10)?, is_last },
+        // A reply has the form of further headers.
+        2 | 8 => Received::Headers { stream: number(0)?, headers: after(4)?, is_last },
         3 => Received::Reset { stream: number(0)? },
         6 => {
             let id = body.first_chunk().map(|bytes| u32::from_be_bytes(*bytes)).ok_or_else(cut)?;
             Received::Ping { id }
         }
         7 => Received::GoAway,
-        8 => Received::Headers { stream: number(0)?, headers: after(4)?, is_last },
-        // Replies (we open no streams), settings, and windows, which our clients do not keep to either.
+        // Settings, and windows, which our peers do not keep to either.
         _ => Received::Other,
     })
 }
 
 impl Sent {
-    /// The frame's bytes; a reply's headers come packed.
+    /// The frame's bytes; headers come packed.
     pub fn encode(&self, headers: &[u8], into: &mut BytesMut) {
         match self {
+            Sent::Open { stream, .. } => {
+                put_head(into, 1, 0, 10 + headers.len());
+                into.put_u32(*stream);
+                // It belongs to no other stream, and is as important as any.
+                into.put_slice(&[0; 6]);
+                into.put_slice(headers);
+            }
             Sent::Reply { stream } => {
                 put_head(into, 2, 0, 4 + headers.len());
                 into.put_u32(*stream);

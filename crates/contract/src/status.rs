@@ -127,15 +127,17 @@ impl EventKind {
 }
 
 /// A [`Time`] as microseconds since the epoch.
-pub(crate) mod stamp {
+pub mod stamp {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use stdx::Time;
 
-    pub(crate) fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
+    /// Writes it.
+    pub fn serialize<S: Serializer>(time: &Time, serializer: S) -> Result<S::Ok, S::Error> {
         time.as_micros().serialize(serializer)
     }
 
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
+    /// Reads it.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Time, D::Error> {
         i64::deserialize(deserializer).map(Time::from_micros)
     }
 }

@@ -1,13 +1,13 @@
-//! The server's side of SPDY/3.1, which `kubectl port-forward` speaks within a WebSocket and older programs without
-//! one: streams that the client opens, each with headers and bytes both ways.
+//! SPDY/3.1, as far as Kubernetes speaks it: `kubectl port-forward` within a WebSocket, older programs without one, and
+//! nodes with CRI runtimes. Streams that the client opens, each with headers and bytes both ways: [`carry`] is the
+//! server's side, [`dial`] the client's.
 //!
-//! Its clients know no windows. What holds a fast side up is the connection itself: a stream whose bytes nobody takes
+//! Neither side knows windows. What holds a fast side up is the connection itself: a stream whose bytes nobody takes
 //! stops the reading of all, as it does upstream.
 
 mod dictionary;
 mod frame;
 mod headers;
-mod upgrade;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -19,7 +19,6 @@ use tokio::sync::{mpsc, watch};
 
 use frame::{INVALID_STREAM, REFUSED_STREAM, Received, Sent};
 use headers::{Headers, Packer, Unpacker};
-pub use upgrade::Handshake;
 
 /// Streams of one connection that are open: two for each connection forwarded.
 const STREAMS_MAX: usize = 512;
@@ -29,20 +28,20 @@ const FRAMES_MAX: usize = 16;
 const PIECES_MAX: usize = 4;
 /// Most bytes of one frame of ours.
 pub const CHUNK_BYTES: usize = 32 * 1024;
-/// How often a sign of life is sent: sending to a client that has gone fails.
+/// How often a sign of life is sent: sending to a peer that has gone fails.
 const PING_EVERY: Duration = Duration::from_secs(5);
 
 /// One stream. Dropping it unfinished resets it.
 pub struct Stream {
     /// Its headers, by names in lower case.
     pub headers: BTreeMap<String, String>,
-    /// Bytes from the client; their end is the client's end of the stream.
+    /// Bytes from the peer; their end is the peer's end of the stream.
     pub input: mpsc::Receiver<Bytes>,
-    /// Bytes to the client.
+    /// Bytes to the peer.
     pub output: Output,
 }
 
-/// The way back to the client.
+/// The way to the peer.
 pub struct Output {
     stream: u32,
     frames: mpsc::Sender<Sent>,
@@ -50,7 +49,7 @@ pub struct Output {
     is_finished: bool,
 }
 
-/// The client has given the stream up, or has gone.
+/// The peer has given the stream up, or has gone.
 #[derive(Debug)]
 pub struct GivenUp;
 
@@ -68,11 +67,11 @@ impl Output {
     pub async fn finish(mut self) {
         self.is_finished = true;
         let frame = Sent::Data { stream: self.stream, bytes: Bytes::new(), is_last: true };
-        // A client that has gone needs no end.
+        // A peer that has gone needs no end.
         let _ = self.frames.send(frame).await;
     }
 
-    /// Resolves when the client gives the stream up or has gone.
+    /// Resolves when the peer gives the stream up or has gone.
     pub fn given_up(&self) -> impl Future<Output = ()> + Send + 'static {
         let mut told = self.is_given_up.clone();
         async move { given_up(&mut told).await }
@@ -93,34 +92,77 @@ impl Drop for Output {
     }
 }
 
-/// Carries a connection until it ends; its streams go to `opened`.
+/// Carries a server's connection until it ends; the streams that the client opens go to `opened`.
 pub async fn carry(io: impl AsyncRead + AsyncWrite, opened: mpsc::Sender<Stream>) -> io::Result<()> {
-    let (reader, writer) = tokio::io::split(io);
     let (frames, outgoing) = mpsc::channel(FRAMES_MAX);
-    let connection = Connection { frames, opened, streams: BTreeMap::new(), unpacker: Unpacker::new(), last: 0 };
+    let connection = Connection::new(frames, Some(opened));
+    run(io, connection, outgoing).await
+}
+
+/// Opens streams with these headers on a client's connection, in this order. The future carries the connection until
+/// it ends.
+pub fn dial(
+    io: impl AsyncRead + AsyncWrite,
+    streams: Vec<BTreeMap<String, String>>,
+) -> (Vec<Stream>, impl Future<Output = io::Result<()>>) {
+    let (frames, outgoing) = mpsc::channel(FRAMES_MAX);
+    let mut connection = Connection::new(frames.clone(), None);
+    // A client's streams have odd numbers.
+    let numbered: Vec<(u32, Headers)> = (1..).step_by(2).zip(streams).collect();
+    let opened = numbered.iter().map(|(stream, headers)| connection.begin(*stream, headers.clone(), false)).collect();
+    let carrying = async move {
+        let opening = async {
+            for (stream, headers) in numbered {
+                let sent = frames.send(Sent::Open { stream, headers }).await;
+                sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
+            }
+            // The connection's own sender keeps the way open; this one is used up.
+            drop(frames);
+            std::future::pending::<io::Result<()>>().await
+        };
+        tokio::select! {
+            ended = opening => ended,
+            ended = run(io, connection, outgoing) => ended,
+        }
+    };
+    (opened, carrying)
+}
+
+async fn run(
+    io: impl AsyncRead + AsyncWrite,
+    connection: Connection,
+    outgoing: mpsc::Receiver<Sent>,
+) -> io::Result<()> {
+    let (reader, writer) = tokio::io::split(io);
+    let first_ping = if connection.is_server() { 2 } else { 1 };
     tokio::select! {
         ended = connection.listen(reader) => ended,
-        ended = speak(writer, outgoing) => ended,
+        ended = speak(writer, outgoing, first_ping) => ended,
     }
 }
 
-/// Writes frames in the order in which they come.
-async fn speak(mut writer: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver<Sent>) -> io::Result<()> {
+/// Writes frames in the order in which they come. A server's pings are even, a client's odd.
+async fn speak(
+    mut writer: impl AsyncWrite + Unpin,
+    mut frames: mpsc::Receiver<Sent>,
+    first_ping: u32,
+) -> io::Result<()> {
     let (mut packer, mut bytes) = (Packer::new()?, BytesMut::new());
     let mut ping = tokio::time::interval(PING_EVERY);
     ping.reset();
-    // Ours are even.
-    let mut id = 0_u32;
+    let mut id = first_ping;
     loop {
         let frame = tokio::select! {
             frame = frames.recv() => frame,
             _ = ping.tick() => {
+                let this = id;
                 id = id.wrapping_add(2);
-                Some(Sent::Ping { id })
+                Some(Sent::Ping { id: this })
             }
         };
         let Some(frame) = frame else { return Ok(()) };
-        let headers = match frame {
+        let headers = match &frame {
+            Sent::Open { headers, .. } => packer.write(headers)?,
             Sent::Reply { .. } => packer.write(&Headers::new())?,
             _ => Vec::new(),
         };
@@ -133,20 +175,29 @@ async fn speak(mut writer: impl AsyncWrite + Unpin, mut frames: mpsc::Receiver<S
 
 /// What is kept of an open stream.
 struct Open {
-    /// Gone when the client has ended its side.
+    /// Gone when the peer has ended its side.
     input: Option<mpsc::Sender<Bytes>>,
     give_up: watch::Sender<bool>,
 }
 
 struct Connection {
     frames: mpsc::Sender<Sent>,
-    opened: mpsc::Sender<Stream>,
+    /// Where a server puts the streams that its client opens.
+    opened: Option<mpsc::Sender<Stream>>,
     streams: BTreeMap<u32, Open>,
     unpacker: Unpacker,
     last: u32,
 }
 
 impl Connection {
+    fn new(frames: mpsc::Sender<Sent>, opened: Option<mpsc::Sender<Stream>>) -> Connection {
+        Connection { frames, opened, streams: BTreeMap::new(), unpacker: Unpacker::new(), last: 0 }
+    }
+
+    fn is_server(&self) -> bool {
+        self.opened.is_some()
+    }
+
     async fn listen(mut self, mut reader: impl AsyncRead + Unpin) -> io::Result<()> {
         while let Some(frame) = frame::receive(&mut reader).await? {
             match frame {
@@ -165,7 +216,7 @@ impl Connection {
                         open.give_up.send_replace(true);
                     }
                 }
-                Received::Ping { id } if !id.is_multiple_of(2) => self.send(Sent::Ping { id }).await?,
+                Received::Ping { id } if id.is_multiple_of(2) != self.is_server() => self.send(Sent::Ping { id }).await?,
                 Received::Ping { .. } | Received::GoAway | Received::Other => {}
             }
         }
@@ -179,19 +230,23 @@ impl Connection {
     async fn open(&mut self, stream: u32, headers: &[u8], is_last: bool) -> io::Result<()> {
         let headers = self.unpacker.read(headers)?;
         self.streams.retain(|_, open| !open.is_over());
-        if stream.is_multiple_of(2) || stream <= self.last {
+        let Some(opened) = self.opened.clone().filter(|_| !stream.is_multiple_of(2) && stream > self.last) else {
             return self.send(Sent::Reset { stream, status: INVALID_STREAM }).await;
-        }
+        };
         self.last = stream;
         if self.streams.len() >= STREAMS_MAX {
             return self.send(Sent::Reset { stream, status: REFUSED_STREAM }).await;
         }
         self.send(Sent::Reply { stream }).await?;
+        let begun = self.begin(stream, headers, is_last);
+        opened.send(begun).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    fn begin(&mut self, stream: u32, headers: Headers, is_last: bool) -> Stream {
         let ((sender, input), (give_up, is_given_up)) = (mpsc::channel(PIECES_MAX), watch::channel(false));
         let output = Output { stream, frames: self.frames.clone(), is_given_up, is_finished: false };
         self.streams.insert(stream, Open { input: (!is_last).then_some(sender), give_up });
-        let opened = Stream { headers, input, output };
-        self.opened.send(opened).await.map_err(|_| io::ErrorKind::BrokenPipe.into())
+        Stream { headers, input, output }
     }
 
     async fn take(&self, stream: u32, bytes: Bytes) {
@@ -293,6 +348,34 @@ mod tests {
         assert_eq!(client.kind().await, 3, "what is dropped is reset");
         client.io.write_all(&[0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 9]).await.expect("written");
         assert_eq!(frame::receive(&mut client.io).await.expect("read"), Some(Received::Ping { id: 9 }));
+    }
+
+    #[tokio::test]
+    async fn both_sides_understand_each_other() {
+        let (ours, theirs) = tokio::io::duplex(1 << 16);
+        let (sender, mut opened) = mpsc::channel(4);
+        tokio::spawn(carry(theirs, sender));
+        let headers = |kind: &str| BTreeMap::from([("streamtype".to_owned(), kind.to_owned())]);
+        let (streams, carrying) = dial(ours, vec![headers("error"), headers("data")]);
+        tokio::spawn(carrying);
+        let [mut error, data] = <[Stream; 2]>::try_from(streams).ok().expect("two");
+        for kind in ["error", "data"] {
+            let mut stream = opened.recv().await.expect("a stream");
+            assert_eq!(stream.headers["streamtype"], kind);
+            if kind == "error" {
+                stream.output.send(Bytes::from_static(b"why")).await.expect("sent");
+                stream.output.finish().await;
+                assert_eq!(error.input.recv().await.as_deref(), Some(&b"why"[..]));
+                assert_eq!(error.input.recv().await, None);
+                continue;
+            }
+            let Stream { mut output, .. } = data;
+            output.send(Bytes::from_static(b"in")).await.expect("sent");
+            output.finish().await;
+            assert_eq!(stream.input.recv().await.as_deref(), Some(&b"in"[..]));
+            assert_eq!(stream.input.recv().await, None);
+            break;
+        }
     }
 
     #[tokio::test]
