@@ -8,8 +8,8 @@ use std::time::Duration;
 use api::pod_streams::LogOptions;
 use bytes::Bytes;
 use client::BoxFuture;
-use meta::{ApiError, Time};
 use contract::{Connection, ExecSpec, Session};
+use meta::{ApiError, Time};
 use tokio::sync::mpsc;
 
 /// Which pod, and which of its lives under that name.

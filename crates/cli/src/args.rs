@@ -81,6 +81,10 @@ pub struct ServerArgs {
     /// How many pods the node takes.
     #[arg(long, default_value_t = server::PODS_MAX, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub max_pods: u64,
+    /// Run the node's containers with the runtime behind this socket, which speaks CRI v1 (containerd, CRI-O), instead
+    /// of the embedded one.
+    #[arg(long, value_name = "ENDPOINT", value_parser = socket)]
+    pub cri: Option<PathBuf>,
     /// Have this many nodes whose pods are played, not run (docs/simulated-nodes.md).
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub simulated_nodes: u64,
@@ -173,6 +177,15 @@ pub enum LogFormat {
     Text,
     /// One JSON object a line.
     Json,
+}
+
+/// The socket of `unix:///run/containerd/containerd.sock`, or of a plain path.
+fn socket(text: &str) -> Result<PathBuf, String> {
+    let path = text.strip_prefix("unix://").unwrap_or(text);
+    if !path.starts_with('/') {
+        return Err("an endpoint is a Unix socket, such as unix:///run/containerd/containerd.sock".to_owned());
+    }
+    Ok(PathBuf::from(path))
 }
 
 impl DataDir {

@@ -105,7 +105,12 @@ pub(crate) fn config_of(args: &ServerArgs) -> Result<Config, CommandError> {
 
 /// The node on this machine, called `name` or, if that is empty, as the machine is.
 pub(crate) fn node_role(args: &ServerArgs, name: &str) -> NodeRole {
-    NodeRole { cgroup_root: args.cgroup_root.clone(), pods_max: args.max_pods, ..NodeRole::named(node_name(name)) }
+    NodeRole {
+        cgroup_root: args.cgroup_root.clone(),
+        pods_max: args.max_pods,
+        cri: args.cri.clone(),
+        ..NodeRole::named(node_name(name))
+    }
 }
 
 /// The name of this machine's node: as given, or the machine's own.

@@ -50,7 +50,8 @@ mod tests {
         spec.host_aliases =
             vec![HostAlias { ip: "1.2.3.4".to_owned(), hostnames: vec!["foo".to_owned(), "bar".to_owned()] }];
         assert!(hosts_file(&spec, address, "").ends_with(
-            "10.1.0.5\tweb-0.web.default.svc.cluster.local\tweb-0\n\n# Entries added by HostAliases.\n1.2.3.4\tfoo\tbar\n"
+            "10.1.0.5\tweb-0.web.default.svc.cluster.local\tweb-0\n\n\
+             # Entries added by HostAliases.\n1.2.3.4\tfoo\tbar\n"
         ));
         spec.network = NetworkMode::Node;
         assert!(hosts_file(&spec, address, "127.0.0.1 here\n").contains("(host network).\n127.0.0.1 here\n"));

@@ -50,8 +50,7 @@ mod tests {
             fs::write(name_aside(&path, Time::from_micros(second * 1_000_000)), second.to_string()).unwrap();
         }
         keep_newest(&path, 3).unwrap();
-        let left: Vec<String> =
-            rotated(&path).unwrap().iter().map(|file| fs::read_to_string(file).unwrap()).collect();
+        let left: Vec<String> = rotated(&path).unwrap().iter().map(|file| fs::read_to_string(file).unwrap()).collect();
         assert_eq!(left, ["2", "3"]);
     }
 }

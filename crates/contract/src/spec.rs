@@ -103,8 +103,11 @@ pub struct ContainerSpec {
     pub labels: BTreeMap<String, String>,
     pub annotations: BTreeMap<String, String>,
     pub root: RootImage,
-    /// The whole command line, image defaults already applied.
+    /// The command line. Without `args` it is whole, image defaults already applied; see `args`.
     pub command: Vec<String>,
+    /// Further arguments. A runtime that reads images itself replaces the image's entrypoint by `command` and its
+    /// arguments by these, each only if it is not empty.
+    pub args: Vec<String>,
     /// In order; a later entry of the same name wins.
     pub env: Vec<(String, String)>,
     /// `/` when empty; made when absent.
@@ -115,6 +118,8 @@ pub struct ContainerSpec {
     pub stdin: bool,
     /// Close it when the first attached client goes.
     pub stdin_once: bool,
+    /// What it is asked to end with, where the pod says so. Who stops it may ask otherwise, if the runtime lets them.
+    pub stop_signal: Option<i32>,
     /// Sorted by the runtime so that parents come first.
     pub mounts: Vec<Mount>,
     pub devices: Vec<Device>,
@@ -132,6 +137,8 @@ pub struct RootImage {
     /// What the user wrote, and the digest it resolved to: for status only.
     pub image: String,
     pub image_id: String,
+    /// What a runtime that keeps images itself knows it by; empty: by `image_id`.
+    pub reference: String,
     /// Read-only layers as directories, the topmost first.
     pub lower_dirs: Vec<PathBuf>,
 }

@@ -6,13 +6,14 @@ use agent::env::Environment;
 use agent::expand::expand;
 use agent::figures::{self, Figures};
 use agent::pod::Marks;
-use meta::ObjectExt;
 use contract::{ContainerSpec, Mount, MountSource, Propagation, RootImage, SeccompProfile, Security, User};
+use meta::ObjectExt;
 use serde_json::Value;
 
 use crate::image::LocalImage;
 use crate::sandbox_spec::resources;
 use crate::seen::annotations;
+use crate::signal::signal;
 
 /// Everything that a container is made of.
 pub(crate) struct Parts<'p> {
@@ -33,6 +34,7 @@ pub(crate) struct Parts<'p> {
 pub(crate) fn container_spec(parts: &Parts<'_>) -> Result<ContainerSpec, String> {
     let container = parts.container;
     let env = variables(parts);
+    let (command, args) = command(parts)?;
     Ok(ContainerSpec {
         name: container.text(&["name"]).to_owned(),
         attempt: parts.attempt,
@@ -41,9 +43,11 @@ pub(crate) fn container_spec(parts: &Parts<'_>) -> Result<ContainerSpec, String>
         root: RootImage {
             image: container.text(&["image"]).to_owned(),
             image_id: parts.image.id.clone(),
+            reference: parts.image.reference.clone(),
             lower_dirs: parts.image.layers.clone(),
         },
-        command: command(parts)?,
+        command,
+        args,
         working_dir: match container.text(&["workingDir"]) {
             "" => parts.image.working_dir.clone(),
             own => own.to_owned(),
@@ -53,6 +57,7 @@ pub(crate) fn container_spec(parts: &Parts<'_>) -> Result<ContainerSpec, String>
         tty: container.flag(&["tty"]),
         stdin: container.flag(&["stdin"]),
         stdin_once: container.flag(&["stdinOnce"]),
+        stop_signal: signal(container.text(&["lifecycle", "stopSignal"])),
         mounts: mounts(parts)?,
         devices: Vec::new(),
         resources: resources(&Figures::of(&container["resources"])),
@@ -76,18 +81,22 @@ fn variables(parts: &Parts<'_>) -> Vec<(String, String)> {
     all
 }
 
-/// A command replaces the image's entrypoint and arguments, arguments alone replace its arguments.
-fn command(parts: &Parts<'_>) -> Result<Vec<String>, String> {
+/// A command replaces the image's entrypoint and arguments, arguments alone replace its arguments. Where the image is
+/// read by the runtime, command and arguments are left apart; else the line is whole.
+fn command(parts: &Parts<'_>) -> Result<(Vec<String>, Vec<String>), String> {
     let value = |name: &str| parts.environment.get(name).cloned();
     let expanded =
         |field: &str| -> Vec<String> { texts(parts.container, field).iter().map(|text| expand(text, value)).collect() };
     let (command, args) = (expanded("command"), expanded("args"));
+    if parts.image.is_configured_by_runtime {
+        return Ok((command, args));
+    }
     let line: Vec<String> = match (command.is_empty(), args.is_empty()) {
         (false, _) => command.into_iter().chain(args).collect(),
         (true, false) => parts.image.entrypoint.iter().cloned().chain(args).collect(),
         (true, true) => parts.image.entrypoint.iter().chain(&parts.image.cmd).cloned().collect(),
     };
-    if line.is_empty() { Err("no command specified".to_owned()) } else { Ok(line) }
+    if line.is_empty() { Err("no command specified".to_owned()) } else { Ok((line, Vec::new())) }
 }
 
 /// A field of the container's security context, or else of the pod's.

@@ -30,6 +30,10 @@ pub struct LocalImage {
     pub working_dir: String,
     /// `SIGTERM` or a number; empty means SIGTERM.
     pub stop_signal: String,
+    /// What the runtime knows it by, where that is not `id`.
+    pub reference: String,
+    /// The runtime itself applies what the image says of how it is run, which is not known here.
+    pub is_configured_by_runtime: bool,
 }
 
 /// The answer to a question about an image.

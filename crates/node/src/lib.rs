@@ -5,7 +5,9 @@
 //! the API as `system:node:<name>`, with no privilege beyond what that user is granted.
 
 mod api;
+mod box_registry;
 mod container_spec;
+mod cri_images;
 mod dirs;
 mod image;
 mod log;
@@ -19,6 +21,7 @@ mod probing;
 mod room;
 mod sandbox_spec;
 mod seen;
+mod signal;
 mod streams;
 mod usage;
 mod volume;
@@ -33,6 +36,7 @@ use contract::ContainerRuntime;
 use store::{Revision, Store};
 use tokio::sync::watch;
 
+pub use cri_images::RuntimeImages;
 pub use image::{BoxedImage, ImageStore, LocalImage};
 pub use oci_images::OciImages;
 pub use room::run;
@@ -56,6 +60,8 @@ pub struct NodeConfig {
     pub clock: Arc<dyn Clock>,
     /// What runs containers.
     pub runtime: Arc<dyn ContainerRuntime>,
+    /// Its name and version, as the Node shows them (`containerd://1.6.20`).
+    pub runtime_version: String,
     /// Where images come from.
     pub images: Arc<dyn ImageStore>,
     /// Its addresses.

@@ -52,7 +52,7 @@ pub(crate) fn status(config: &NodeConfig, machine: &Machine, images: &[LocalImag
             "architecture": machine.architecture, "operatingSystem": "linux", "osImage": machine.os_image,
             "kernelVersion": machine.kernel, "machineID": machine.machine_id, "systemUUID": machine.system_uuid,
             "bootID": machine.boot_id, "kubeletVersion": config.version, "kubeProxyVersion": "",
-            "containerRuntimeVersion": format!("setpoint://{}", env!("CARGO_PKG_VERSION")),
+            "containerRuntimeVersion": config.runtime_version,
         },
     })
 }

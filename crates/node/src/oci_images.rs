@@ -92,11 +92,13 @@ fn local(image: Image) -> LocalImage {
         user,
         working_dir: image.config.working_dir,
         stop_signal: image.config.stop_signal,
+        reference: String::new(),
+        is_configured_by_runtime: false,
     }
 }
 
 /// The logins of pull secrets. A secret that cannot be read logs nobody in; the registry's refusal will say so.
-fn keyring(secrets: &[Value]) -> Keyring {
+pub(crate) fn keyring(secrets: &[Value]) -> Keyring {
     let mut ring = Keyring::default();
     for secret in secrets {
         for key in [".dockerconfigjson", ".dockercfg"] {
@@ -111,7 +113,7 @@ fn keyring(secrets: &[Value]) -> Keyring {
 }
 
 /// With the reason that a container's status shows.
-fn failure(error: &ImageError) -> Failure {
+pub(crate) fn failure(error: &ImageError) -> Failure {
     let reason = match error {
         ImageError::InvalidName { .. } => "InvalidImageName",
         ImageError::Unavailable { .. } => "RegistryUnavailable",

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use agent::pod::{Answer, Failure, Marks, Pod, ProbeAnswer, Pulled, Shown, Step};
 use agent::{env, figures::Figures};
-use meta::ObjectExt;
 use contract::{ContainerRuntime, Error};
+use meta::ObjectExt;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use view::View;
@@ -20,6 +20,7 @@ use crate::dirs::Dirs;
 use crate::image::{Course, ImageStore, LocalImage, PULL_TIMEOUT, course};
 use crate::probing::{self, Target};
 use crate::sandbox_spec::{resources, sandbox_spec};
+use crate::signal::signal;
 use crate::{material, volume};
 
 /// Images fetched at a time: each fetches several layers at a time itself.
@@ -325,39 +326,5 @@ fn gone(result: contract::Result<()>) -> Ended {
     match result {
         Err(error) if !matches!(error, Error::NotFound { .. }) => Answer::failed("", error.to_string()).into(),
         _ => Answer::Done.into(),
-    }
-}
-
-/// A signal by name or number, as images and pods write it.
-fn signal(text: &str) -> Option<i32> {
-    if let Ok(number) = text.parse::<i32>() {
-        return (1..=64).contains(&number).then_some(number);
-    }
-    let name = text.strip_prefix("SIG").unwrap_or(text);
-    if let Some(offset) = name.strip_prefix("RTMIN+").and_then(|offset| offset.parse::<i32>().ok()) {
-        return (0..=30).contains(&offset).then_some(34 + offset);
-    }
-    const NAMES: [&str; 31] = [
-        "HUP", "INT", "QUIT", "ILL", "TRAP", "ABRT", "BUS", "FPE", "KILL", "USR1", "SEGV", "USR2", "PIPE", "ALRM",
-        "TERM", "STKFLT", "CHLD", "CONT", "STOP", "TSTP", "TTIN", "TTOU", "URG", "XCPU", "XFSZ", "VTALRM", "PROF",
-        "WINCH", "IO", "PWR", "SYS",
-    ];
-    NAMES.iter().position(|known| *known == name).and_then(|at| i32::try_from(at + 1).ok())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn signals() {
-        let check = |text: &str, expected: Option<i32>| assert_eq!(signal(text), expected, "{text}");
-        check("SIGTERM", Some(15));
-        check("QUIT", Some(3));
-        check("9", Some(9));
-        check("SIGRTMIN+3", Some(37));
-        check("", None);
-        check("SIGNOPE", None);
-        check("0", None);
     }
 }

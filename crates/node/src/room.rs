@@ -161,6 +161,7 @@ async fn keep_node(keeper: Keeper) {
 impl Room {
     fn new(config: NodeConfig, machine: &Machine, api: Api, news: mpsc::UnboundedSender<News>) -> Room {
         let ips: Vec<String> = config.ips.iter().map(ToString::to_string).collect();
+        let runtime_name = config.runtime_version.split("://").next().unwrap_or_default().to_owned();
         let dirs = Dirs::new(&config.root);
         let (runtime, images) = (Arc::clone(&config.runtime), Arc::clone(&config.images));
         let memory = i64::try_from(machine.memory_bytes).unwrap_or(i64::MAX);
@@ -169,7 +170,7 @@ impl Room {
         let mut room = Room {
             hands: Arc::new(hands),
             mirror,
-            here: Here { ips },
+            here: Here { ips, runtime: runtime_name },
             tenants: BTreeMap::new(),
             awake: BTreeSet::new(),
             shown: BTreeMap::new(),
@@ -195,6 +196,7 @@ impl Room {
             transport: Arc::clone(&self.config.transport),
             clock: Arc::clone(&self.config.clock),
             runtime: Arc::clone(&self.config.runtime),
+            runtime_version: self.config.runtime_version.clone(),
             images: Arc::clone(&self.config.images),
             ips: self.config.ips.clone(),
             cluster_dns: self.config.cluster_dns,

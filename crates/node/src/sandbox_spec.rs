@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use agent::figures::Figures;
-use meta::ObjectExt;
 use contract::{DnsConfig, HostAlias, IpcMode, NetworkMode, PidMode, PodMeta, QosClass, Resources, SandboxSpec};
+use meta::ObjectExt;
 use serde_json::Value;
 
 /// The domain of the cluster's names.

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use apiserver::{NodeError, NodeUsage, Used};
 use clock::Clock;
-use meta::Time;
 use contract::{ContainerFilter, ContainerRuntime, ContainerState};
+use meta::Time;
 use tokio::sync::Mutex;
 
 /// Looks closer to each other measure noise: who asks again sooner gets the same answer.

@@ -6,9 +6,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use runtime::{
-    Config, ContainerRuntime, ContainerSpec, NetworkConfig, PodMeta, RootImage, Runtime, SandboxSpec, ShimCommand,
-};
+use contract::{ContainerRuntime, ContainerSpec, PodMeta, RootImage, SandboxSpec};
+use runtime::{Config, NetworkConfig, Runtime, ShimCommand};
 
 const COUNT: usize = 50;
 

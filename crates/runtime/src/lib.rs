@@ -5,6 +5,7 @@
 //! [`Runtime::open`] finds them all.
 
 mod cgroup;
+pub mod cni;
 mod host;
 mod init;
 mod net;
@@ -12,6 +13,7 @@ mod record;
 pub mod shim;
 mod sys;
 
+pub use cni::{Installed, install};
 pub use host::{Config, Runtime, ShimCommand};
 pub use net::{Cidr, NetworkConfig, remove_bridge};
 pub use sys::register;

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use stdx::Time;
 
 use contract::QosClass;
-use contract::{ContainerSpec, SandboxSpec};
 use contract::stamp;
+use contract::{ContainerSpec, SandboxSpec};
 
 /// Bytes read of a record: specs are bounded by the API's own limit of 3 MiB an object.
 const RECORD_BYTES_MAX: u64 = 8 << 20;

@@ -8,8 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use contract::{
+    ContainerRuntime, ContainerSpec, ContainerState, PidMode, PodMeta, RootImage, SandboxSpec, SandboxState,
+};
 use rig::skip;
-use contract::{ContainerRuntime, ContainerSpec, ContainerState, PidMode, PodMeta, RootImage, SandboxSpec, SandboxState};
 use runtime::{Config, Runtime};
 
 const VICTIM: &str = "RUNTIME_TEST_VICTIM";

@@ -8,8 +8,11 @@ use std::os::unix::fs::symlink;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use contract::{
+    ContainerRuntime, Device, Error, IpcMode, Mount, MountSource, NetworkMode, PidMode, Propagation, Rlimit,
+    SeccompProfile, User,
+};
 use rig::{Rig, skip};
-use contract::{ContainerRuntime, Device, Error, IpcMode, Mount, MountSource, NetworkMode, PidMode, Propagation, Rlimit, SeccompProfile, User};
 
 fn host(container_path: &str, path: &std::path::Path, sub_path: &str) -> Mount {
     Mount {

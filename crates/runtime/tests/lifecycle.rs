@@ -5,8 +5,8 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{Rig, output, skip};
 use contract::{ContainerFilter, ContainerRuntime, ContainerState, Error, EventKind, PidMode, Resources, SandboxState};
+use rig::{Rig, output, skip};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn exit_codes_and_output() {
@@ -251,7 +251,7 @@ async fn a_lost_interface_is_a_lost_address() {
     let mut events = rig.runtime.events();
     ip(&["link", "del", &host_interface(&lost.id)]);
     while rig::next(&mut events).await != Some(EventKind::SandboxUnplugged) {}
-    let ips = |status: runtime::SandboxStatus| (status.state, status.ips.len());
+    let ips = |status: contract::SandboxStatus| (status.state, status.ips.len());
     assert_eq!(ips(rig.runtime.sandbox_status(&lost.id).await.unwrap()), (SandboxState::Ready, 0));
     assert_eq!(ips(rig.runtime.sandbox_status(&kept.id).await.unwrap()), (SandboxState::Ready, 1));
     // Lost while nobody looked.

@@ -5,8 +5,8 @@ mod rig;
 
 use std::time::Duration;
 
-use rig::{PATIENCE, Rig, skip};
 use contract::{ContainerRuntime, Error, ExecSpec, Session, TerminalSize};
+use rig::{PATIENCE, Rig, skip};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 async fn read_all(session: &mut Session) -> String {

@@ -1,14 +1,16 @@
 //! The node that runs in the server's own process: its runtime, its images, its way to the API.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use admit::UserInfo;
 use apiserver::{App, InProcess};
 use clock::Clock;
-use node::{NodeConfig, OciImages};
-use runtime::{NetworkConfig, Runtime, ShimCommand};
+use contract::ContainerRuntime;
+use cri::CriRuntime;
+use node::{ImageStore, NodeConfig, OciImages, RuntimeImages};
+use runtime::{Installed, NetworkConfig, Runtime, ShimCommand};
 use store::Store;
 
 use crate::StartError;
@@ -19,6 +21,9 @@ const SHIM_COMMAND: &str = "shim";
 const BRIDGE: &str = "setpoint0";
 const POD_CIDR: &str = "10.244.0.0/24";
 const MTU: u32 = 1500;
+/// Where runtimes look for networks and plugins, unless they say otherwise.
+const CNI_CONF_DIR: &str = "/etc/cni/net.d";
+const CNI_BIN_DIR: &str = "/opt/cni/bin";
 
 /// How many pods a node takes unless it is told otherwise: upstream's number.
 pub const PODS_MAX: u64 = 110;
@@ -34,12 +39,20 @@ pub struct NodeRole {
     pub cgroup_root: String,
     /// How many pods it takes.
     pub pods_max: u64,
+    /// The socket of a runtime that speaks CRI, instead of the embedded one.
+    pub cri: Option<PathBuf>,
 }
 
 impl NodeRole {
     /// A node with everything as usual.
     pub fn named(name: impl Into<String>) -> NodeRole {
-        NodeRole { name: name.into(), network: None, cgroup_root: "setpoint".to_owned(), pods_max: PODS_MAX }
+        NodeRole {
+            name: name.into(),
+            network: None,
+            cgroup_root: "setpoint".to_owned(),
+            pods_max: PODS_MAX,
+            cri: None,
+        }
     }
 }
 
@@ -56,8 +69,7 @@ pub(crate) async fn prepare(
     let failed = |what: &'static str| move |error: String| StartError::Node(format!("{what}: {error}"));
     // The shim has another working directory.
     let data_dir = &std::path::absolute(data_dir).map_err(|error| StartError::Node(error.to_string()))?;
-    let runtime = Runtime::open(runtime_config(role, data_dir).map_err(failed("the pods' network"))?).await;
-    let runtime = runtime.map_err(|error| StartError::Node(stdx::chain(&error)))?;
+    let config = runtime_config(role, data_dir).map_err(failed("the pods' network"))?;
     let root = data_dir.join(oci::STORE_DIRECTORY);
     let images = tokio::task::spawn_blocking(move || {
         let images = oci::Images::open(&root, oci::StoreOptions::default())?;
@@ -66,6 +78,10 @@ pub(crate) async fn prepare(
     });
     let images = images.await.map_err(|error| StartError::Node(error.to_string()))?;
     let images = images.map_err(|error| StartError::Node(error.message()))?;
+    let (runtime, images, runtime_version) = match &role.cri {
+        None => embedded(config, images).await?,
+        Some(socket) => adapted(socket, role, &config, data_dir, images).await?,
+    };
     let user = UserInfo::new(format!("system:node:{}", role.name), ["system:nodes"]).authenticated();
     Ok(NodeConfig {
         name: role.name.clone(),
@@ -75,13 +91,60 @@ pub(crate) async fn prepare(
         moved: app.moved(),
         transport: Arc::new(InProcess::new(Arc::clone(app), user)),
         clock: Arc::clone(clock),
-        runtime: Arc::new(runtime),
-        images: Arc::new(OciImages::new(images, oci::Registries::new(oci::Hosts::default()))),
+        runtime,
+        runtime_version,
+        images,
         ips,
         cluster_dns: None,
         pods_max: role.pods_max,
         version: version.to_owned(),
     })
+}
+
+/// A runtime, its images, and how the Node calls it.
+type Runs = (Arc<dyn ContainerRuntime>, Arc<dyn ImageStore>, String);
+
+async fn embedded(config: runtime::Config, images: oci::Images) -> Result<Runs, StartError> {
+    let runtime = Runtime::open(config).await.map_err(|error| StartError::Node(stdx::chain(&error)))?;
+    let images = OciImages::new(images, oci::Registries::new(oci::Hosts::default()));
+    Ok((Arc::new(runtime), images.into(), format!("setpoint://{}", env!("CARGO_PKG_VERSION"))))
+}
+
+/// A runtime behind CRI. Its pods get our network, unless its directory of networks has another.
+async fn adapted(
+    socket: &Path,
+    role: &NodeRole,
+    config: &runtime::Config,
+    data_dir: &Path,
+    images: oci::Images,
+) -> Result<Runs, StartError> {
+    let opened = CriRuntime::open(cri::Config {
+        socket: socket.to_owned(),
+        node: role.name.clone(),
+        root: data_dir.join("cri"),
+        logs: config.logs.clone(),
+        cgroup_root: config.cgroup_root.clone(),
+    });
+    let runtime = opened.await.map_err(|error| StartError::Node(stdx::chain(&error)))?;
+    let info = runtime.info().clone();
+    if let Some(network) = &config.network {
+        let usual = || (PathBuf::from(CNI_CONF_DIR), PathBuf::from(CNI_BIN_DIR));
+        let (conf_dir, bin_dir) = info.cni.clone().unwrap_or_else(usual);
+        let program = std::env::current_exe().map_err(|error| StartError::Node(error.to_string()))?;
+        let installed = runtime::install(network, &data_dir.join("cni"), (&conf_dir, &bin_dir), &program);
+        match installed {
+            Ok(Installed::Own) => {}
+            Ok(Installed::Other(file)) => {
+                tracing::info!(file = %file.display(), "pods get the network that this file configures");
+            }
+            Err(error) => {
+                return Err(StartError::Node(format!("configure the network in {}: {error}", conf_dir.display())));
+            }
+        }
+    }
+    let version = format!("{}://{}", info.name, info.version);
+    let images = RuntimeImages::new(runtime.images(), images);
+    Ok((Arc::new(runtime), images.into(), version))
 }
 
 fn runtime_config(role: &NodeRole, data_dir: &Path) -> Result<runtime::Config, String> {

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Weak};
 
 use apiserver::{App, LogOptions, LogText, NodeAnswer, NodeError, NodeHand, NodeUsage, PodId};
-use meta::ObjectExt;
 use contract::{Connection, ExecSpec, Session};
+use meta::ObjectExt;
 use serde_json::Value;
 use store::Entry;
 use tokio::sync::mpsc;

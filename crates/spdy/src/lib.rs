@@ -99,33 +99,21 @@ pub async fn carry(io: impl AsyncRead + AsyncWrite, opened: mpsc::Sender<Stream>
     run(io, connection, outgoing).await
 }
 
-/// Opens streams with these headers on a client's connection, in this order. The future carries the connection until
-/// it ends.
+/// Opens streams with these headers on a client's connection, in this order, at most 16. The future carries the
+/// connection until it ends.
 pub fn dial(
     io: impl AsyncRead + AsyncWrite,
     streams: Vec<BTreeMap<String, String>>,
 ) -> (Vec<Stream>, impl Future<Output = io::Result<()>>) {
     let (frames, outgoing) = mpsc::channel(FRAMES_MAX);
     let mut connection = Connection::new(frames.clone(), None);
-    // A client's streams have odd numbers.
-    let numbered: Vec<(u32, Headers)> = (1..).step_by(2).zip(streams).collect();
-    let opened = numbered.iter().map(|(stream, headers)| connection.begin(*stream, headers.clone(), false)).collect();
-    let carrying = async move {
-        let opening = async {
-            for (stream, headers) in numbered {
-                let sent = frames.send(Sent::Open { stream, headers }).await;
-                sent.map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))?;
-            }
-            // The connection's own sender keeps the way open; this one is used up.
-            drop(frames);
-            std::future::pending::<io::Result<()>>().await
-        };
-        tokio::select! {
-            ended = opening => ended,
-            ended = run(io, connection, outgoing) => ended,
-        }
+    // A client's streams have odd numbers. They are opened before anybody can write into them, while there is room.
+    let open = |(stream, headers): (u32, Headers)| {
+        frames.try_send(Sent::Open { stream, headers: headers.clone() }).ok()?;
+        Some(connection.begin(stream, headers, false))
     };
-    (opened, carrying)
+    let opened = (1..).step_by(2).zip(streams).map_while(open).collect();
+    (opened, run(io, connection, outgoing))
 }
 
 async fn run(
@@ -216,7 +204,9 @@ impl Connection {
                         open.give_up.send_replace(true);
                     }
                 }
-                Received::Ping { id } if id.is_multiple_of(2) != self.is_server() => self.send(Sent::Ping { id }).await?,
+                Received::Ping { id } if id.is_multiple_of(2) != self.is_server() => {
+                    self.send(Sent::Ping { id }).await?
+                }
                 Received::Ping { .. } | Received::GoAway | Received::Other => {}
             }
         }

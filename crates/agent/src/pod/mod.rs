@@ -31,7 +31,6 @@ pub use probe::{KINDS, Kind, Probe, ProbeAnswer};
 pub use scene::{Here, Scene};
 pub use shown::{Container as ShownContainer, Exit, Marks, Sandbox, Shown, State};
 pub use spec::{Container, Pod, Role};
-pub use status::CONTAINER_ID_SCHEME;
 pub use step::{Answer, Failure, Op, Pulled, Step};
 
 /// What a turn decides.

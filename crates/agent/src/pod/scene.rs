@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use kinds::pod::restart::should_restart;
 use meta::ObjectExt;
+use serde_json::Value;
 use stdx::Time;
 
 use super::memory::{Hook, Memory, Verdict};
 use super::probe::{Kind, Prober};
 use super::shown::{Container as Life, Sandbox, Shown, State};
 use super::spec::{Container, Pod, Role};
-use super::status::container_id;
 use super::step::Op;
 
 /// The code of a container that was killed, or of which nobody knows how it ended.
@@ -24,6 +24,8 @@ pub(super) const DEADLINE_MESSAGE: &str = "Pod was active on the node longer tha
 pub struct Here {
     /// `status.hostIPs` of its pods.
     pub ips: Vec<String>,
+    /// The name of what runs its containers: what stands before their ids.
+    pub runtime: String,
 }
 
 /// What a turn looks at.
@@ -201,7 +203,8 @@ impl<'a> Scene<'a> {
 
 /// What the API remembers of a probe's verdict on this very life: an agent that was restarted starts from there.
 pub(super) fn remembered(pod: &Pod<'_>, container: &str, id: &str, kind: Kind) -> Option<bool> {
-    let status = pod.status_of(container).filter(|status| status.text(&["containerID"]) == container_id(id))?;
+    let told = |status: &Value| status.text(&["containerID"]).split_once("://").map(|(_, id)| id.to_owned());
+    let status = pod.status_of(container).filter(|status| told(status).as_deref() == Some(id))?;
     match kind {
         Kind::Startup => status.flag(&["started"]).then_some(true),
         Kind::Readiness => status.flag(&["ready"]).then_some(true),

@@ -81,7 +81,7 @@ impl World {
     }
 
     pub fn here() -> Here {
-        Here { ips: vec!["192.0.2.1".to_owned()] }
+        Here { ips: vec!["192.0.2.1".to_owned()], runtime: "setpoint".to_owned() }
     }
 
     pub fn turn(&self) -> Turn {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use client::Body;
+use contract::Connection;
 use http::Response;
 use meta::{ApiError, ObjectExt};
-use contract::Connection;
 use spdy::{CHUNK_BYTES, Stream};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};

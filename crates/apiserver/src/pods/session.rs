@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use api::pod_streams::{self, SessionOptions};
 use client::Body;
+use contract::{ExecSpec, Session, TerminalSize};
 use http::Response;
 use meta::{ApiError, ObjectExt};
-use contract::{ExecSpec, Session, TerminalSize};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{Notify, mpsc, oneshot, watch};

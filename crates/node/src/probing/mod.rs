@@ -7,8 +7,8 @@ mod trust;
 use std::time::Duration;
 
 use agent::pod::{Container, ProbeAnswer};
-use meta::ObjectExt;
 use contract::{ContainerRuntime, Error};
+use meta::ObjectExt;
 use serde_json::Value;
 use tokio::net::TcpStream;
 use tokio::time::timeout;

@@ -6,7 +6,7 @@ use base64::Engine as _;
 use serde::Deserialize;
 
 use crate::error::ImageError;
-use crate::reference::DEFAULT_REGISTRY;
+use crate::reference::{DEFAULT_REGISTRY, Reference};
 
 /// Other names by which credentials for the default registry are filed.
 const DEFAULT_ALIASES: [&str; 2] = ["index.docker.io", "registry-1.docker.io"];
@@ -82,6 +82,11 @@ impl Keyring {
         for (pattern, login) in other.entries {
             self.add(&pattern, login);
         }
+    }
+
+    /// The credentials to try for an image, in order.
+    pub fn logins(&self, image: &Reference) -> Vec<&Login> {
+        self.matching(image.registry(), image.repository())
     }
 
     /// The credentials to try for a repository, in order.

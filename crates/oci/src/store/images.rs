@@ -119,6 +119,14 @@ impl Images {
         Ok(self.inner.find(name)?.map(|record| self.inner.image(record)))
     }
 
+    /// Opens a blob as it was downloaded or made; `None` if it is not there.
+    pub fn open_blob(&self, digest: &Digest) -> std::io::Result<Option<std::fs::File>> {
+        match std::fs::File::open(self.inner.layout.blob(digest)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+            other => other.map(Some),
+        }
+    }
+
     /// All images, by name.
     pub fn list(&self) -> Result<Vec<Image>, ImageError> {
         let records = Record::all(&self.inner.layout)?;

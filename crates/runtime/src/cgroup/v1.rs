@@ -6,8 +6,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{DeviceRule, make_dir, named, optional_write, processes, write};
-use contract::Resources;
 use crate::sys;
+use contract::Resources;
 
 type Mounts = BTreeMap<String, PathBuf>;
 

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::v1::limit_text;
 use super::{make_dir, optional_write, processes, write};
-use contract::Resources;
 use crate::sys;
+use contract::Resources;
 
 /// Length of a period when none is given, in microseconds: the kernel's own.
 const PERIOD_US_DEFAULT: u64 = 100_000;

@@ -8,12 +8,12 @@ use clock::Clock;
 
 use super::sandbox::{ContainerView, Sandbox};
 use super::{KILL_TIMEOUT, Runtime, START_TIMEOUT, blocking, new_id, remove_in_background, timed, validate};
-use contract::{Error, Result};
 use crate::record::{self, ContainerRecord};
-use contract::Resources;
 use crate::shim::protocol::{Reply, Request};
+use contract::Resources;
 use contract::{ContainerId, ContainerSpec};
 use contract::{ContainerState, EventKind};
+use contract::{Error, Result};
 
 impl Runtime {
     pub(super) fn container(&self, sandbox: &Sandbox, id: &str) -> Result<ContainerView> {

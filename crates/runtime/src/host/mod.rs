@@ -23,18 +23,18 @@ use tokio::sync::broadcast;
 
 pub use config::{Config, ShimCommand};
 
-use contract::{Connection, ContainerRuntime, Pending};
 use crate::cgroup::Hierarchies;
-use contract::{Error, Result};
 use crate::net;
 use crate::record::{self, NetRecord, SandboxRecord};
-use contract::{Resources, Stats};
 use crate::shim;
 use crate::shim::protocol::{Reply, Request};
-use contract::{ContainerId, ContainerSpec, NetworkMode, SandboxSpec};
-use contract::{ContainerFilter, ContainerState, ContainerStatus, Event, EventKind, SandboxStatus};
-use contract::{Events, ExecOutput, ExecSpec, Session};
 use channel::Channel;
+use contract::{Connection, ContainerRuntime, Pending};
+use contract::{ContainerFilter, ContainerState, ContainerStatus, Event, EventKind, SandboxStatus};
+use contract::{ContainerId, ContainerSpec, NetworkMode, SandboxSpec};
+use contract::{Error, Result};
+use contract::{Events, ExecOutput, ExecSpec, Session};
+use contract::{Resources, Stats};
 use sandbox::Sandbox;
 
 /// Events kept for a slow reader: two for each of a full node's 110 pods with four containers.

@@ -11,7 +11,7 @@ use tokio::io::unix::AsyncFd;
 use super::sandbox::Sandbox;
 use super::{Inner, Runtime};
 use crate::net::{self, links};
-use crate::status::EventKind;
+use contract::EventKind;
 use crate::sys;
 
 impl Runtime {

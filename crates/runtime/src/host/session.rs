@@ -13,10 +13,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::channel::{Channel, FdStream};
 use super::sandbox::Sandbox;
 use super::{ANSWER_TIMEOUT, Runtime, START_TIMEOUT, timed};
-use contract::Connection;
-use contract::{Error, Result};
 use crate::shim::protocol::{Reply, Request};
+use contract::Connection;
 use contract::ContainerState;
+use contract::{Error, Result};
 use contract::{ExecOutput, ExecSpec, Session, SessionExit, TerminalSize};
 
 /// Sizes waiting to be set; only the last matters.

@@ -15,11 +15,11 @@ use tokio::io::AsyncReadExt;
 use super::channel::Channel;
 use super::sandbox::Sandbox;
 use super::{ANSWER_TIMEOUT, Inner, Runtime, SANDBOX_TIMEOUT, blocking, fd_path, timed};
-use contract::{Error, Result};
 use crate::record::{self, SandboxRecord};
 use crate::shim::protocol::{Reply, Request};
-use contract::EventKind;
 use crate::sys;
+use contract::EventKind;
+use contract::{Error, Result};
 
 /// How long a dying predecessor is waited for: its last breath between fork and exec takes milliseconds.
 const LOCK_WAIT: Duration = Duration::from_secs(5);

@@ -1,8 +1,8 @@
 //! What a spec must satisfy before anything of it touches the disk. The API checks far more; this keeps names from
 //! becoming paths.
 
-use contract::{Error, Result};
 use contract::{ContainerSpec, NetworkMode, SandboxSpec};
+use contract::{Error, Result};
 
 /// Names become parts of paths: 253 is the API's own limit.
 fn name(what: &str, text: &str) -> Result<()> {

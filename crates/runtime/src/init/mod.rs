@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::cgroup::{DeviceRule, Group};
 use crate::record::{ContainerRecord, SandboxRecord};
-use contract::{ContainerSpec, IpcMode, NetworkMode, SeccompProfile};
 use crate::sys;
+use contract::{ContainerSpec, IpcMode, NetworkMode, SeccompProfile};
 
 pub(crate) use rootfs::{make_shm, shm_point};
 

@@ -9,8 +9,8 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
 use super::{Doing, Failure, Launch, Outcome};
-use contract::{ContainerSpec, Mount, MountSource, Propagation};
 use crate::sys;
+use contract::{ContainerSpec, Mount, MountSource, Propagation};
 
 /// A detached tree and the mount it is for.
 pub(super) struct Source {

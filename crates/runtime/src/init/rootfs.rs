@@ -11,8 +11,8 @@ use rustix::mount::{MountPropagationFlags, MoveMountFlags};
 use super::mounts::{Leaf, clone_tree, file_system, is_dir, place, tmpfs, walk};
 use super::{Doing, Failure, Launch, Outcome};
 use crate::cgroup::{DeviceRule, Hierarchies};
-use contract::{ContainerSpec, Device, IpcMode};
 use crate::sys;
+use contract::{ContainerSpec, Device, IpcMode};
 
 const PLAIN: u64 = libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV | libc::MOUNT_ATTR_NOEXEC;
 const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;

@@ -23,9 +23,9 @@ use clock::{Clock, SystemClock};
 use crate::cgroup::{Group, Hierarchies};
 use crate::init::Namespaces;
 use crate::record::{self, SandboxRecord};
-use contract::{EventKind, ExitRecord};
 use crate::sys::{self, Ended, packet};
 use container::{Container, duplicate};
+use contract::{EventKind, ExitRecord};
 use protocol::Reply;
 use sandbox::{Host, PodInit};
 

@@ -9,8 +9,8 @@ use crate::cgroup::{Group, Hierarchies};
 use crate::init::{self, Namespaces};
 use crate::net;
 use crate::record::SandboxRecord;
-use contract::{IpcMode, NetworkMode, PidMode};
 use crate::sys;
+use contract::{IpcMode, NetworkMode, PidMode};
 
 /// 64 MiB, what CRI runtimes give `/dev/shm`.
 const SHM_BYTES_DEFAULT: u64 = 64 << 20;

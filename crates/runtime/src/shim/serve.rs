@@ -9,8 +9,8 @@ use super::container::{Attachment, by_stream, set_nonblocking};
 use super::protocol::{Reply, Request};
 use super::{Connection, Exec, Shim};
 use crate::init::Failure;
-use contract::EventKind;
 use crate::sys::{self, packet};
+use contract::EventKind;
 
 /// Conversations at once: an exec, an attachment or a request each.
 const CONNECTIONS_MAX: usize = 512;

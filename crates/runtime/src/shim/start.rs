@@ -14,8 +14,8 @@ use super::container::{Container, duplicate, set_nonblocking};
 use super::log::Log;
 use crate::init::{self, Command, Failure, Launch, Stdio};
 use crate::record::{self, ContainerRecord, StartRecord};
-use contract::PidMode;
 use crate::sys::{self, packet};
+use contract::PidMode;
 
 /// How long setting up a process may take before it is killed: a mount of a dead network file system hangs for ever.
 const SETUP_TIMEOUT: Duration = Duration::from_secs(60);

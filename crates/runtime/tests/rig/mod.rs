@@ -8,7 +8,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use contract::{ContainerRuntime, ContainerSpec, ContainerState, ContainerStatus, EventKind, Events, PodMeta, RootImage, SandboxSpec, SandboxStatus};
+use contract::{
+    ContainerRuntime, ContainerSpec, ContainerState, ContainerStatus, EventKind, Events, PodMeta, RootImage,
+    SandboxSpec, SandboxStatus,
+};
 use runtime::{Config, NetworkConfig, Runtime, ShimCommand};
 
 /// Far above what anything here takes: only a hang runs into it.

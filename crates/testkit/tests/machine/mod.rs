@@ -54,12 +54,18 @@ pub struct Server {
 
 impl Server {
     pub fn start(binary: &Path, directory: &Path) -> Server {
+        Server::start_with(binary, directory, &[])
+    }
+
+    /// The same, told more.
+    pub fn start_with(binary: &Path, directory: &Path, more: &[&str]) -> Server {
         let log = std::fs::File::options().create(true).append(true).open(directory.join("log")).expect("a log");
         let child = Command::new(binary)
             .args(["server", "--listen", "127.0.0.1:0", "--node", "test-node", "--data-dir"])
             .arg(directory)
             .arg("--kubeconfig")
             .arg(directory.join("kubeconfig"))
+            .args(more)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()

@@ -34,7 +34,7 @@ pub(super) fn status(scene: &Scene<'_>, ending: Option<&Ending>, container: &Con
         "ready": ready, "started": is_running && life.is_some_and(|life| scene.has_started(container, life)),
         "restartCount": attempt, "state": state, "lastState": last,
     });
-    let id = life.map_or_else(|| kept("containerID"), |life| container_id(&life.id));
+    let id = life.map_or_else(|| kept("containerID"), |life| container_id(scene.here, &life.id));
     if !id.is_empty() {
         status.put(&["containerID"], id);
     }
@@ -64,7 +64,7 @@ fn states(scene: &Scene<'_>, ending: Option<&Ending>, container: &Container<'_>,
             _ => (waiting(scene, container, Some(life)), earlier()),
         },
         Past::Over { life: Some(life), code, .. } => {
-            let over = life.exit().map_or_else(|| json!({}), |exit| terminated(life, exit));
+            let over = life.exit().map_or_else(|| json!({}), |exit| terminated(scene, life, exit));
             match ending.is_none() && scene.restarts(container, *code) {
                 true => restarting(scene, container, over, earlier()),
                 false => (over, earlier()),
@@ -79,7 +79,7 @@ fn states(scene: &Scene<'_>, ending: Option<&Ending>, container: &Container<'_>,
 /// How the life before ended.
 fn earlier(scene: &Scene<'_>, container: &Container<'_>) -> Value {
     match scene.shown.previous_exit(container.name()) {
-        Some((life, exit)) => terminated(life, exit),
+        Some((life, exit)) => terminated(scene, life, exit),
         // The runtime has forgotten; the API has not.
         None => told_earlier(scene, container).cloned().unwrap_or_else(|| json!({})),
     }
@@ -109,7 +109,7 @@ fn restarting(scene: &Scene<'_>, container: &Container<'_>, over: Value, earlier
     }
 }
 
-fn terminated(life: &Life, exit: &Exit) -> Value {
+fn terminated(scene: &Scene<'_>, life: &Life, exit: &Exit) -> Value {
     let reason = match (exit.reason.as_str(), exit.code) {
         ("", 0) => "Completed",
         ("", _) => "Error",
@@ -125,7 +125,7 @@ fn terminated(life: &Life, exit: &Exit) -> Value {
         over.insert("startedAt".to_owned(), started.to_rfc3339().into());
     }
     over.insert("finishedAt".to_owned(), exit.finished.to_rfc3339().into());
-    over.insert("containerID".to_owned(), container_id(&life.id).into());
+    over.insert("containerID".to_owned(), container_id(scene.here, &life.id).into());
     json!({ "terminated": over })
 }
 

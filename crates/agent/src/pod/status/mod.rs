@@ -8,17 +8,14 @@ use meta::ObjectExt;
 use serde_json::{Map, Value, json};
 
 use super::memory::Verdict;
-use super::scene::{Ending, Past, Scene};
+use super::scene::{Ending, Here, Past, Scene};
 use super::spec::LISTS;
 use super::step::Step;
 use super::{Turn, backoff};
 
-/// What stands before a container's id in a status.
-pub const CONTAINER_ID_SCHEME: &str = "setpoint://";
-
-/// A container's id as a status shows it.
-pub(super) fn container_id(id: &str) -> String {
-    format!("{CONTAINER_ID_SCHEME}{id}")
+/// A container's id as a status shows it: behind the name of the runtime.
+pub(super) fn container_id(here: &Here, id: &str) -> String {
+    format!("{}://{id}", here.runtime)
 }
 
 /// Fields that are taken out again when they do not hold any more.
