@@ -16,6 +16,7 @@ mod dice;
 mod documents;
 mod patches;
 mod selectors;
+mod streams;
 mod text;
 mod tokens;
 mod wal;
@@ -52,6 +53,7 @@ pub static TARGETS: &[Target] = &[
     Target { name: "protobuf_decode", run: documents::protobuf, seeds: documents::protobuf_seeds },
     Target { name: "quantity", run: text::quantity, seeds: text::quantity_seeds },
     Target { name: "selector_match", run: selectors::selector_match, seeds: selectors::selector_match_seeds },
+    Target { name: "spdy_raw", run: streams::spdy_raw, seeds: streams::spdy_seeds },
     Target { name: "ssa_merge", run: apply::ssa_merge, seeds: apply::ssa_merge_seeds },
     Target { name: "strategic_merge", run: patches::strategic_merge, seeds: patches::strategic_merge_seeds },
     Target { name: "time", run: text::time, seeds: text::time_seeds },

@@ -46,13 +46,7 @@ pub struct NodeRole {
 impl NodeRole {
     /// A node with everything as usual.
     pub fn named(name: impl Into<String>) -> NodeRole {
-        NodeRole {
-            name: name.into(),
-            network: None,
-            cgroup_root: "setpoint".to_owned(),
-            pods_max: PODS_MAX,
-            cri: None,
-        }
+        NodeRole { name: name.into(), network: None, cgroup_root: "setpoint".to_owned(), pods_max: PODS_MAX, cri: None }
     }
 }
 

@@ -11,8 +11,8 @@ use tokio::io::unix::AsyncFd;
 use super::sandbox::Sandbox;
 use super::{Inner, Runtime};
 use crate::net::{self, links};
-use contract::EventKind;
 use crate::sys;
+use contract::EventKind;
 
 impl Runtime {
     /// Begins to listen. Before anything is adopted or made, so that nothing is missed.
