@@ -93,6 +93,48 @@ fn env_names<'p>(pod: &'p Value, key_ref: &'static str, whole_ref: &'static str)
     })
 }
 
+/// The first kind of object that the pod cannot do without, in upstream's words. Pods that a node makes itself may need
+/// none.
+pub fn api_reference(pod: &Value) -> Option<&'static str> {
+    if !pod.text(&["spec", "serviceAccountName"]).is_empty() {
+        return Some("serviceaccounts");
+    }
+    if !secret_names(pod).is_empty() {
+        return Some("secrets");
+    }
+    if !config_map_names(pod).is_empty() {
+        return Some("configmaps");
+    }
+    if !pod.items(&["spec", "resourceClaims"]).is_empty() {
+        return Some("resourceclaims");
+    }
+    volumes(pod).iter().find_map(volume_reference)
+}
+
+fn volume_reference(volume: &Value) -> Option<&'static str> {
+    const SOURCES: [(&str, &str); 7] = [
+        ("configMap", "configmaps (via configmap volumes)"),
+        ("secret", "secrets (via secret volumes)"),
+        ("csi", "csidrivers (via CSI volumes)"),
+        ("glusterfs", "endpoints (via glusterFS volumes)"),
+        ("persistentVolumeClaim", "persistentvolumeclaims"),
+        ("ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
+        ("azureFile", "secrets (via azureFile volumes)"),
+    ];
+    const PROJECTED: [(&str, &str); 5] = [
+        ("configMap", "configmaps (via projected volumes)"),
+        ("secret", "secrets (via projected volumes)"),
+        ("serviceAccountToken", "serviceaccounts (via projected volumes)"),
+        ("clusterTrustBundle", "clustertrustbundles"),
+        ("podCertificate", "podcertificates"),
+    ];
+    let first = |holder: &Value, table: &[(&str, &'static str)]| {
+        table.iter().find(|(field, _)| holder.get(*field).is_some_and(|v| !v.is_null())).map(|(_, word)| *word)
+    };
+    first(volume, &SOURCES)
+        .or_else(|| volume.items(&["projected", "sources"]).iter().find_map(|source| first(source, &PROJECTED)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -26,7 +26,7 @@ pub fn refusal(node: &Node<'_>, others: &[&facts::Pod], pod: &facts::Pod) -> Opt
 
 fn verdict(reason: impl Into<String>, message: String) -> Option<Verdict> {
     let message = format!("Pod was rejected: {message}");
-    Some(Verdict { reason: reason.into(), message, is_disruption: false })
+    Some(Verdict { reason: reason.into(), message, ..Verdict::default() })
 }
 
 fn resources(node: &Node<'_>, others: &[&facts::Pod], pod: &facts::Pod) -> Option<Verdict> {

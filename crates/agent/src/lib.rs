@@ -8,13 +8,16 @@ pub mod expand;
 pub mod figures;
 pub mod fit;
 pub mod material;
+pub mod mirror;
 pub mod payload;
 pub mod pod;
+pub mod pressure;
 pub mod service_env;
 mod simulated_node;
 mod simulated_pod;
 mod simulated_program;
 mod simulated_status;
+pub mod static_pod;
 
 use brain::Controller;
 

@@ -77,7 +77,9 @@ fn node(node: &Value, used: &BTreeMap<String, NodeUsage>) -> Option<Value> {
 
 fn pod(pod: &Value, used: &BTreeMap<String, NodeUsage>) -> Option<Value> {
     let usage = used.get(pod.text(&["spec", "nodeName"]))?;
-    let containers = usage.pods.get(pod.uid()).filter(|containers| !containers.is_empty())?;
+    // A pod that the node has made itself is known there by the hash of its manifest.
+    let uid = pod.annotation(admit::pod_refs::MIRROR_ANNOTATION).unwrap_or(pod.uid());
+    let containers = usage.pods.get(uid).filter(|containers| !containers.is_empty())?;
     let mut tree = head("PodMetrics", pod, usage);
     tree["containers"] =
         containers.iter().map(|(name, used)| json!({"name": name, "usage": quantities(used)})).collect();

@@ -85,6 +85,8 @@ pub struct ServerArgs {
     /// of the embedded one.
     #[arg(long, value_name = "ENDPOINT", value_parser = socket)]
     pub cri: Option<PathBuf>,
+    #[command(flatten)]
+    pub keeping: crate::node_args::NodeArgs,
     /// Have this many nodes whose pods are played, not run (docs/simulated-nodes.md).
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub simulated_nodes: u64,

@@ -14,7 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// The name of the program in the image, and the word that means the same.
 const NAME: &str = "box";
-const USAGE: &str = "usage: box serve [PORT] | sleep [SECONDS] | exit CODE | allocate MIB | echo TEXT...";
+const USAGE: &str =
+    "usage: box serve [PORT] | sleep [SECONDS] | exit CODE | allocate MIB | fill FILE MIB | echo TEXT...";
 /// Where `serve` listens unless told otherwise.
 const PORT: u16 = 8080;
 /// More are turned away: the server is for examples.
@@ -55,6 +56,11 @@ enum Tool {
     Allocate {
         mib: usize,
     },
+    /// Writes so much into a file and keeps it.
+    Fill {
+        file: String,
+        mib: usize,
+    },
 }
 
 fn parse(words: &[String]) -> Option<Tool> {
@@ -66,6 +72,7 @@ fn parse(words: &[String]) -> Option<Tool> {
         ["sleep", seconds] => seconds.parse().ok().map(|seconds| Tool::Sleep { seconds: Some(seconds) }),
         ["exit", code] => code.parse().ok().map(|code| Tool::Exit { code }),
         ["allocate", mib] => mib.parse().ok().map(|mib| Tool::Allocate { mib }),
+        ["fill", file, mib] => mib.parse().ok().map(|mib| Tool::Fill { file: (*file).to_owned(), mib }),
         ["echo", text @ ..] => Some(Tool::Echo { text: text.join(" ") }),
         _ => None,
     }
@@ -85,6 +92,7 @@ pub fn run(words: &[String]) -> ExitCode {
         }
         Tool::Sleep { seconds } => wait(seconds.map(Duration::from_secs)),
         Tool::Allocate { mib } => allocate(mib),
+        Tool::Fill { file, mib } => fill(&file, mib),
         Tool::Serve { port } => serve(port),
     };
     match done {
@@ -101,6 +109,14 @@ fn allocate(mib: usize) -> std::io::Result<()> {
     // Written to, because untouched memory is not there; and with more than zeros, which the kernel gives for nothing.
     let taken: Vec<Vec<u8>> = (0..mib.min(ALLOCATE_MIB_MAX)).map(|_| vec![1; 1 << 20]).collect();
     println!("holding {} MiB", taken.len());
+    wait(None)
+}
+
+/// Writes a file, a piece at a time.
+fn fill(file: &str, mib: usize) -> std::io::Result<()> {
+    let mut out = std::fs::File::create(file)?;
+    (0..mib).try_for_each(|_| out.write_all(&[1; 1 << 20]))?;
+    println!("wrote {mib} MiB");
     wait(None)
 }
 
@@ -220,6 +236,7 @@ mod tests {
         check("sleep", Some(Tool::Sleep { seconds: None }));
         check("sleep 5", Some(Tool::Sleep { seconds: Some(5) }));
         check("exit 3", Some(Tool::Exit { code: 3 }));
+        check("fill /x 2", Some(Tool::Fill { file: "/x".to_owned(), mib: 2 }));
         check("exit 256", None);
         check("exit", None);
         check("echo a b", Some(Tool::Echo { text: "a b".to_owned() }));

@@ -6,6 +6,7 @@ mod boxtool;
 mod image;
 mod inventory;
 mod manifest;
+mod node_args;
 mod plan_file;
 mod planning;
 mod reach;

@@ -96,7 +96,7 @@ pub(crate) fn config_of(args: &ServerArgs) -> Result<Config, CommandError> {
         kubeconfig: crate::args::kubeconfig(args.kubeconfig.as_ref()),
         controllers: !args.no_controllers,
         simulated_nodes: usize::try_from(args.simulated_nodes)?,
-        node: args.node.as_ref().map(|name| node_role(args, name)),
+        node: args.node.as_ref().map(|name| node_role(args, name)).transpose()?,
         compaction_interval: std::time::Duration::from_secs(args.compaction_interval),
         connections_max: server::CONNECTIONS_MAX,
         git_version: GIT_VERSION.to_owned(),
@@ -104,13 +104,9 @@ pub(crate) fn config_of(args: &ServerArgs) -> Result<Config, CommandError> {
 }
 
 /// The node on this machine, called `name` or, if that is empty, as the machine is.
-pub(crate) fn node_role(args: &ServerArgs, name: &str) -> NodeRole {
-    NodeRole {
-        cgroup_root: args.cgroup_root.clone(),
-        pods_max: args.max_pods,
-        cri: args.cri.clone(),
-        ..NodeRole::named(node_name(name))
-    }
+pub(crate) fn node_role(args: &ServerArgs, name: &str) -> Result<NodeRole, CommandError> {
+    let role = args.keeping.role(node_name(name))?;
+    Ok(NodeRole { cgroup_root: args.cgroup_root.clone(), pods_max: args.max_pods, cri: args.cri.clone(), ..role })
 }
 
 /// The name of this machine's node: as given, or the machine's own.

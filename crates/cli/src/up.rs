@@ -33,7 +33,7 @@ pub(crate) fn up(args: &UpArgs) -> Result<(), CommandError> {
     start_logging(args.server.log_format, "warn");
     let mut config = config_of(&args.server)?;
     if config.node.is_none() && config.simulated_nodes == 0 {
-        config.node = Some(node_role(&args.server, ""));
+        config.node = Some(node_role(&args.server, "")?);
     }
     let kubeconfig = config.kubeconfig.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

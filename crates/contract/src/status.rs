@@ -66,6 +66,8 @@ pub struct ContainerStatus {
     /// Of the first process, while it runs.
     pub pid: Option<u32>,
     pub log_path: PathBuf,
+    /// The directory of what the container has written to its root.
+    pub writable_layer: PathBuf,
 }
 
 /// Which containers to list; empty fields match all.

@@ -106,6 +106,8 @@ pub fn container(sandbox: &str, status: wire::ContainerStatus) -> ContainerStatu
         finished_at: time(status.finished_at),
     });
     ContainerStatus {
+        // Where it is, only the runtime knows.
+        writable_layer: std::path::PathBuf::new(),
         id: status.id,
         sandbox: sandbox.to_owned(),
         spec: ContainerSpec {

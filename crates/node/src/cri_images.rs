@@ -8,7 +8,7 @@ use oci::{Images, Login, Reference};
 use serde_json::Value;
 
 use crate::box_registry::{self, BoxRegistry};
-use crate::image::{BoxedImage, ImageStore, LocalImage, PULL_TIMEOUT};
+use crate::image::{BoxedImage, Collected, ImageLimits, ImageStore, LocalImage, Needed, PULL_TIMEOUT};
 use crate::oci_images::{failure, keyring};
 
 /// Images of a runtime behind CRI.
@@ -104,6 +104,11 @@ impl ImageStore for RuntimeImages {
             let listed = self.images.list().await.map_err(|error| inspect(&error))?;
             Ok(listed.into_iter().map(local).collect())
         })
+    }
+
+    /// Nothing: when a runtime's image was last used is not known here, and its operator may collect by other rules.
+    fn collect(&self, _: Needed, _: ImageLimits) -> BoxedImage<'_, Collected> {
+        Box::pin(async { Ok(Collected::default()) })
     }
 }
 

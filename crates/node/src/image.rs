@@ -1,5 +1,6 @@
 //! Images as a node needs them: is it there, fetch it, how is it run.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -48,6 +49,52 @@ pub trait ImageStore: Send + Sync {
     fn pull<'a>(&'a self, name: &'a str, secrets: &'a [Value]) -> BoxedImage<'a, LocalImage>;
     /// All images.
     fn list(&self) -> BoxedImage<'_, Vec<LocalImage>>;
+    /// Removes images that nothing needs, the longest unused first.
+    fn collect(&self, needed: Needed, limits: ImageLimits) -> BoxedImage<'_, Collected>;
+}
+
+/// What may not be removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Needed {
+    /// Names that pods of the node write.
+    pub names: BTreeSet<String>,
+    /// Layers that containers stand on.
+    pub layers: BTreeSet<PathBuf>,
+}
+
+/// When images are removed: upstream's numbers unless somebody says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ImageLimits {
+    /// From this much of the disk taken...
+    pub high_percent: u8,
+    /// ...until this much is taken.
+    pub low_percent: u8,
+    /// Younger images stay.
+    pub age_min: Duration,
+}
+
+impl Default for ImageLimits {
+    fn default() -> ImageLimits {
+        ImageLimits { high_percent: 85, low_percent: 80, age_min: Duration::from_secs(2 * 60) }
+    }
+}
+
+impl ImageLimits {
+    /// Everything that nothing needs and that is old enough goes.
+    pub(crate) fn everything(self) -> ImageLimits {
+        ImageLimits { high_percent: 0, low_percent: 0, ..self }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Collected {
+    /// The names removed.
+    pub removed: Vec<String>,
+    /// Bytes given back.
+    pub freed_bytes: u64,
+    /// Bytes that should have been given back and were not.
+    pub missing_bytes: u64,
 }
 
 /// What a pull policy asks for.

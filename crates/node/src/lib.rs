@@ -12,7 +12,9 @@ mod dirs;
 mod image;
 mod log;
 mod machine;
+mod manifests;
 mod material;
+mod mirrors;
 mod node_object;
 mod oci_images;
 mod orphans;
@@ -23,6 +25,7 @@ mod sandbox_spec;
 mod seen;
 mod signal;
 mod streams;
+mod upkeep;
 mod usage;
 mod volume;
 
@@ -37,12 +40,22 @@ use store::{Revision, Store};
 use tokio::sync::watch;
 
 pub use cri_images::RuntimeImages;
-pub use image::{BoxedImage, ImageStore, LocalImage};
+pub use image::{BoxedImage, Collected, ImageLimits, ImageStore, LocalImage, Needed};
 pub use oci_images::OciImages;
 pub use room::run;
 pub use streams::Streams;
 
+/// What a node does for its machine's sake.
+#[derive(Clone, Debug, Default)]
+pub struct Upkeep {
+    /// When pods have to go.
+    pub eviction: agent::pressure::Policy,
+    /// When images have to go.
+    pub images: ImageLimits,
+}
+
 /// What a node runs on.
+#[derive(Clone)]
 pub struct NodeConfig {
     /// The Node's name.
     pub name: String,
@@ -64,6 +77,12 @@ pub struct NodeConfig {
     pub runtime_version: String,
     /// Where images come from.
     pub images: Arc<dyn ImageStore>,
+    /// A directory of the file system that images are on.
+    pub images_root: PathBuf,
+    /// What it does for its machine's sake.
+    pub upkeep: Upkeep,
+    /// The directory of manifests of pods that it runs by itself.
+    pub manifests: Option<PathBuf>,
     /// Its addresses.
     pub ips: Vec<IpAddr>,
     /// The cluster's name server, if there is one: then pods ask it, else they ask whom the machine asks.

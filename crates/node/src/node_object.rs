@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use agent::pod::Failure;
+use agent::pressure::{Policy, Pressure, Pressures, Signal};
 use brain::{Action, Patch, Resource};
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
@@ -31,12 +32,27 @@ fn labels(name: &str, machine: &Machine) -> Value {
     })
 }
 
+/// What the status tells beside what never changes.
+pub(crate) struct Told<'t> {
+    pub images: &'t [LocalImage],
+    pub pressures: &'t Pressures,
+}
+
+/// What the machine has; for pods (`policy` given) without what is kept from them.
+fn resources(machine: &Machine, pods_max: u64, policy: Option<&Policy>) -> Value {
+    let less = |signal: Signal, bytes: u64| {
+        let kept = policy.map_or(0, |policy| policy.kept(signal, i64::try_from(bytes).unwrap_or(i64::MAX)));
+        format!("{}Ki", bytes.saturating_sub(kept.unsigned_abs()) / 1024)
+    };
+    json!({
+        "cpu": machine.cpus.to_string(), "memory": less(Signal::MemoryAvailable, machine.memory_bytes),
+        "pods": pods_max.to_string(), "ephemeral-storage": less(Signal::NodeFsAvailable, machine.disk_bytes),
+    })
+}
+
 /// The Node's status, given the one it has.
-pub(crate) fn status(config: &NodeConfig, machine: &Machine, images: &[LocalImage], old: &Value, now: Time) -> Value {
-    let resources = json!({
-        "cpu": machine.cpus.to_string(), "memory": format!("{}Ki", machine.memory_bytes / 1024),
-        "pods": config.pods_max.to_string(), "ephemeral-storage": format!("{}Ki", machine.disk_bytes / 1024),
-    });
+pub(crate) fn status(config: &NodeConfig, machine: &Machine, told: &Told<'_>, old: &Value, now: Time) -> Value {
+    let images = told.images;
     let mut addresses: Vec<Value> =
         config.ips.iter().map(|ip| json!({"type": "InternalIP", "address": ip.to_string()})).collect();
     addresses.push(json!({"type": "Hostname", "address": config.name}));
@@ -45,8 +61,9 @@ pub(crate) fn status(config: &NodeConfig, machine: &Machine, images: &[LocalImag
     let images: Vec<Value> =
         largest.iter().take(IMAGES_MAX).map(|image| json!({"names": image.names, "sizeBytes": image.size})).collect();
     json!({
-        "capacity": resources, "allocatable": resources, "addresses": addresses,
-        "conditions": conditions(old, now), "images": images,
+        "capacity": resources(machine, config.pods_max, None),
+        "allocatable": resources(machine, config.pods_max, Some(&config.upkeep.eviction)),
+        "addresses": addresses, "conditions": conditions(told.pressures, old, now), "images": images,
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
         "nodeInfo": {
             "architecture": machine.architecture, "operatingSystem": "linux", "osImage": machine.os_image,
@@ -57,9 +74,10 @@ pub(crate) fn status(config: &NodeConfig, machine: &Machine, images: &[LocalImag
     })
 }
 
-fn conditions(old: &Value, now: Time) -> Vec<Value> {
+fn conditions(pressures: &Pressures, old: &Value, now: Time) -> Vec<Value> {
     let stamp = now.to_rfc3339();
-    let condition = |type_: &str, status: &str, reason: &str, message: &str| {
+    let condition = |type_: &str, is_true: bool, (reason, message): (&str, &str)| {
+        let status = if is_true { "True" } else { "False" };
         let known = meta::condition::find(old, type_).filter(|known| known.text(&["status"]) == status);
         let since = known.map_or(stamp.as_str(), |known| known.text(&["lastTransitionTime"]));
         json!({
@@ -67,12 +85,11 @@ fn conditions(old: &Value, now: Time) -> Vec<Value> {
             "lastHeartbeatTime": stamp, "lastTransitionTime": since,
         })
     };
-    vec![
-        condition("MemoryPressure", "False", "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        condition("DiskPressure", "False", "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        condition("PIDPressure", "False", "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        condition("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
-    ]
+    let short = Pressure::ALL.into_iter().map(|pressure| {
+        let is_on = pressures.contains(&pressure);
+        condition(pressure.type_(), is_on, pressure.words(is_on))
+    });
+    short.chain([condition("Ready", true, ("KubeletReady", "kubelet is posting ready status"))]).collect()
 }
 
 /// Makes the Node if need be and writes its labels and status.
@@ -80,7 +97,7 @@ pub(crate) async fn register(
     api: &Api,
     config: &NodeConfig,
     machine: &Machine,
-    images: &[LocalImage],
+    told: &Told<'_>,
     now: Time,
 ) -> Result<Value, Failure> {
     let path = format!("/api/v1/nodes/{}", config.name);
@@ -102,7 +119,7 @@ pub(crate) async fn register(
         let patch = Patch::Merge(json!({"metadata": {"labels": own}}));
         api.act(&patch_of(&node, patch)).await.map_err(failed)?;
     }
-    let status = status(config, machine, images, &node, now);
+    let status = status(config, machine, told, &node, now);
     api.patch_status(NODES, &node, json!({ "status": status })).await.map_err(failed)
 }
 
@@ -144,5 +161,34 @@ pub(crate) async fn renew(api: &Api, node: &Value, now: Time) -> Result<(), driv
             api.call("POST", LEASES.to_owned(), &lease).await.map(|_| ())
         }
         other => other.map(|_| ()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_short_is_said_and_what_is_kept_is_not_for_pods() {
+        let now = Time::from_secs(100);
+        let old = json!({"status": {"conditions": [
+            {"type": "MemoryPressure", "status": "True", "lastTransitionTime": "x"},
+            {"type": "DiskPressure", "status": "True", "lastTransitionTime": "x"},
+        ]}});
+        let said = conditions(&Pressures::from([Pressure::Memory]), &old, now);
+        let check = |at: usize, type_: &str, status: &str, reason: &str, since: &str| {
+            let text = |field: &str| said[at].text(&[field]).to_owned();
+            let found = (text("type"), text("status"), text("reason"), text("lastTransitionTime"));
+            assert_eq!(found, (type_.into(), status.into(), reason.into(), since.into()));
+        };
+        check(0, "MemoryPressure", "True", "KubeletHasInsufficientMemory", "x");
+        check(1, "DiskPressure", "False", "KubeletHasNoDiskPressure", &now.to_rfc3339());
+        check(2, "PIDPressure", "False", "KubeletHasSufficientPID", &now.to_rfc3339());
+        check(3, "Ready", "True", "KubeletReady", &now.to_rfc3339());
+        let machine = Machine { memory_bytes: 1 << 30, disk_bytes: 1 << 30, ..Machine::default() };
+        let policy = Policy::default();
+        assert_eq!(resources(&machine, 1, None).text(&["memory"]), "1048576Ki");
+        assert_eq!(resources(&machine, 1, Some(&policy)).text(&["memory"]), "946176Ki");
+        assert_eq!(resources(&machine, 1, Some(&policy)).text(&["ephemeral-storage"]), "943718Ki");
     }
 }

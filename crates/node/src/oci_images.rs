@@ -6,10 +6,10 @@ use agent::pod::Failure;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use meta::ObjectExt;
-use oci::{Image, ImageError, Images, Keyring, PullOptions, Reference, Registries};
+use oci::{GcPolicy, Image, ImageError, Images, InUse, Keyring, PullOptions, Reference, Registries};
 use serde_json::Value;
 
-use crate::image::{BoxedImage, ImageStore, LocalImage};
+use crate::image::{BoxedImage, Collected, ImageLimits, ImageStore, LocalImage, Needed};
 
 /// What to do about a full disk.
 const FREE_SPACE: &str = "free some of it, or remove images that nothing runs with `setpoint image rm`";
@@ -62,6 +62,26 @@ impl ImageStore for OciImages {
 
     fn list(&self) -> BoxedImage<'_, Vec<LocalImage>> {
         Box::pin(async move { Ok(self.read(Images::list).await?.into_iter().map(local).collect()) })
+    }
+
+    fn collect(&self, needed: Needed, limits: ImageLimits) -> BoxedImage<'_, Collected> {
+        Box::pin(self.read(move |images| {
+            let policy = GcPolicy {
+                high_percent: limits.high_percent,
+                low_percent: limits.low_percent,
+                age_min: limits.age_min,
+                unused_max: None,
+            };
+            // A name that stands for nothing here needs nothing.
+            let named = |name: &String| images.get(name).ok().flatten().map(|image| image.id);
+            let in_use = InUse { images: needed.names.iter().filter_map(named).collect(), layers: needed.layers };
+            let report = images.gc(&in_use, &policy)?;
+            Ok(Collected {
+                removed: report.removed,
+                freed_bytes: report.freed_bytes,
+                missing_bytes: report.missing_bytes,
+            })
+        }))
     }
 }
 

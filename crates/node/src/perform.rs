@@ -115,7 +115,7 @@ impl Hands {
             Step::PreStop { container, id, grace } => self.hook(task, container, id, "preStop", *grace).await,
             Step::Probe { container, id, kind } => self.probe(task, container, id, *kind).await,
             Step::Resize { id, resources: given, .. } => done(self.resize(pod, id, given).await),
-            Step::RemoveContainer { id } => gone(self.runtime.remove_container(id).await),
+            Step::RemoveContainer { id } => self.remove(pod, id).await,
             Step::StopSandbox { id } => gone(self.runtime.stop_sandbox(id).await),
             Step::RemoveSandbox { id } => gone(self.runtime.remove_sandbox(id).await),
         }
@@ -297,6 +297,28 @@ impl Hands {
         let ip = self.address(task);
         let target = Target { runtime: &*self.runtime, id, container, ip: &ip };
         Answer::Probed(probing::probe(&target, probe.spec, probe.timeout).await).into()
+    }
+
+    /// A container and what it alone needed. Logs of a pod that goes altogether go with the pod: somebody may read them
+    /// until then.
+    async fn remove(&self, pod: &Value, id: &str) -> Ended {
+        let status = self.runtime.container_status(id).await.ok();
+        let ended = gone(self.runtime.remove_container(id).await);
+        if let (Answer::Done, Some(status)) = (&ended.answer, status) {
+            let (message, resized) = (
+                self.dirs.message(pod.uid(), &status.spec.name, status.spec.attempt),
+                self.dirs.resized(pod.uid(), id),
+            );
+            let log = (!pod.is_deleting()).then_some(status.log_path);
+            // What cannot be removed now goes with the pod.
+            let _ = tokio::task::spawn_blocking(move || {
+                let put_aside = log.iter().flat_map(|log| contract::rotated(log).unwrap_or_default());
+                let all: Vec<PathBuf> = put_aside.chain(log.clone()).chain([message, resized]).collect();
+                all.iter().for_each(|file| drop(std::fs::remove_file(file)));
+            })
+            .await;
+        }
+        ended
     }
 
     fn address(&self, task: &Task) -> String {

@@ -1,27 +1,36 @@
 //! The one task that looks at the node's pods and decides what is next for each.
 
+mod errands;
+mod statics;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use agent::fit;
 use agent::pod::{self, Answer, Here, Memory, Notice, Pod, Scene, Shown, Step, begun_notes};
+use agent::pressure::{self, Pressures, limits};
+use agent::{fit, static_pod};
 use brain::facts;
-use brain::{Object, Wake};
-use driver::Source;
+use brain::{Note, Object, Wake};
+use driver::{Refused, Source};
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 use store::{Key, Revision};
 use tokio::sync::{mpsc, watch};
+use tokio::task::JoinHandle;
 use view::Mirror;
 
 use crate::api::{Api, PODS};
 use crate::dirs::Dirs;
 use crate::machine::Machine;
+use crate::manifests::Manifests;
+use crate::mirrors::Mirrors;
 use crate::orphans::Orphans;
 use crate::perform::{Ended, Hands, Task};
 use crate::seen::{self, Beside};
+use crate::upkeep::{Errand, Guard};
 use crate::{COMPONENT, NodeConfig, log, node_object, volume};
 
 /// How often volumes made of objects are brought up to date when nothing is known to have changed: tokens expire.
@@ -35,6 +44,8 @@ struct Tenant {
     object: Arc<Value>,
     revision: Revision,
     is_gone: bool,
+    /// Whether it comes from a manifest: then the API only shows a mirror of it.
+    is_static: bool,
     memory: Memory,
     wake: Option<Time>,
     refreshed: Time,
@@ -42,13 +53,19 @@ struct Tenant {
 }
 
 /// What the loop is told.
-enum News {
+pub(crate) enum News {
     /// A step has ended.
     Ended { uid: String, step: Step, ended: Ended },
     /// Volumes were brought up to date.
     Refreshed { uid: String },
     /// The runtime has changed.
     Runtime,
+    /// Whoever looks after the machine wants something.
+    Errand(Errand),
+    /// All pods that manifests describe.
+    Manifests(Vec<Arc<Value>>),
+    /// Something was done about a mirror.
+    Mirrored { key: Key, refused: Option<Refused> },
 }
 
 struct Room {
@@ -64,23 +81,41 @@ struct Room {
     is_swept: bool,
     retry_runtime: Option<Time>,
     news: mpsc::UnboundedSender<News>,
+    /// What the node is short of.
+    pressures: watch::Receiver<Pressures>,
+    /// Set when a pod comes that has to be watched.
+    is_limited: Arc<AtomicBool>,
+    mirrors: Mirrors,
+    /// What there is to say of the Node before there is one.
+    untold: Vec<Note>,
+    /// Whether it is known which pods manifests describe: until then no mirror is too many.
+    knows_manifests: bool,
 }
 
 /// Runs until `stop` turns true. Containers go on running.
 pub async fn run(config: NodeConfig, mut stop: watch::Receiver<bool>) {
+    // What is not there has no size, and cannot run full.
+    if let Err(error) = std::fs::create_dir_all(&config.root) {
+        tracing::error!(directory = %config.root.display(), %error, "the node's directory cannot be made");
+    }
     let machine = Machine::read(&config.root);
     let source = Source::own(Arc::clone(&config.store), config.moved.clone());
     let api = Api::new(Arc::clone(&config.transport), source);
     let mut moved = config.moved.clone();
     let (news, mut heard) = mpsc::unbounded_channel();
-    let mut room = Room::new(config, &machine, api, news);
+    let (shown, pressures) = watch::channel(Pressures::new());
+    let mut room = Room::new(config, &machine, api, news, pressures);
     tokio::spawn(listen(room.hands.runtime.events(), room.news.clone()));
     let mut keeping = tokio::spawn(keep_node(room.keeper(machine)));
+    let guarding = tokio::spawn(room.guard(shown).run());
+    let reading = room.manifests().map(|manifests| tokio::spawn(manifests.run()));
     loop {
         moved.mark_unchanged();
         room.look();
         room.look_at_runtime().await;
         room.decide();
+        room.keep_mirrors();
+        room.tell_untold();
         let timer = room.next_timer();
         tokio::select! {
             biased;
@@ -100,6 +135,8 @@ pub async fn run(config: NodeConfig, mut stop: watch::Receiver<bool>) {
         }
     }
     keeping.abort();
+    guarding.abort();
+    reading.inspect(JoinHandle::abort);
 }
 
 async fn sleep(span: Option<Duration>) {
@@ -120,26 +157,26 @@ async fn listen(mut events: contract::Events, news: mpsc::UnboundedSender<News>)
 
 /// What keeps the Node.
 struct Keeper {
-    config: NodeFacts,
+    config: NodeConfig,
     hands: Arc<Hands>,
     machine: Machine,
+    pressures: watch::Receiver<Pressures>,
 }
 
-struct NodeFacts {
-    config: Arc<NodeConfig>,
-}
-
-/// Registers the node, renews its lease, writes its status now and then.
-async fn keep_node(keeper: Keeper) {
-    let config = &keeper.config.config;
+/// Registers the node, renews its lease, writes its status now and then, and when it runs short of something.
+async fn keep_node(mut keeper: Keeper) {
+    let config = keeper.config.clone();
     let mut written: Option<(Time, Value)> = None;
+    let mut said = Pressures::new();
     loop {
         let now = config.clock.now();
+        let pressures = keeper.pressures.borrow_and_update().clone();
         let is_due = written.as_ref().is_none_or(|(at, _)| at.after(node_object::STATUS_EVERY) <= now);
-        if is_due {
+        if is_due || pressures != said {
             let images = keeper.hands.images.list().await.unwrap_or_default();
-            match node_object::register(&keeper.hands.api, config, &keeper.machine, &images, now).await {
-                Ok(node) => written = Some((now, node)),
+            let told = node_object::Told { images: &images, pressures: &pressures };
+            match node_object::register(&keeper.hands.api, &config, &keeper.machine, &told, now).await {
+                Ok(node) => (written, said) = (Some((now, node)), pressures),
                 Err(failure) => {
                     tracing::warn!(reason = failure.reason, "the Node cannot be written: {}", failure.message)
                 }
@@ -154,12 +191,22 @@ async fn keep_node(keeper: Keeper) {
             }
         }
         let pause = if written.is_some() { node_object::RENEW_EVERY } else { RETRY_RUNTIME };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            // The sender lives as long as the node.
+            Ok(()) = keeper.pressures.changed() => {}
+        }
     }
 }
 
 impl Room {
-    fn new(config: NodeConfig, machine: &Machine, api: Api, news: mpsc::UnboundedSender<News>) -> Room {
+    fn new(
+        config: NodeConfig,
+        machine: &Machine,
+        api: Api,
+        news: mpsc::UnboundedSender<News>,
+        pressures: watch::Receiver<Pressures>,
+    ) -> Room {
         let ips: Vec<String> = config.ips.iter().map(ToString::to_string).collect();
         let runtime_name = config.runtime_version.split("://").next().unwrap_or_default().to_owned();
         let dirs = Dirs::new(&config.root);
@@ -170,7 +217,7 @@ impl Room {
         let mut room = Room {
             hands: Arc::new(hands),
             mirror,
-            here: Here { ips, runtime: runtime_name },
+            here: Here { ips, runtime: runtime_name, ..Here::default() },
             tenants: BTreeMap::new(),
             awake: BTreeSet::new(),
             shown: BTreeMap::new(),
@@ -179,6 +226,11 @@ impl Room {
             is_swept: false,
             retry_runtime: None,
             news,
+            pressures,
+            is_limited: Arc::default(),
+            mirrors: Mirrors::default(),
+            untold: Vec::new(),
+            knows_manifests: config.manifests.is_none(),
             config,
         };
         room.beside.resized = remembered_resizes(&room.hands.dirs);
@@ -186,24 +238,26 @@ impl Room {
         room
     }
 
-    fn keeper(&self, machine: Machine) -> Keeper {
-        let config = NodeConfig {
-            name: self.config.name.clone(),
-            root: self.config.root.clone(),
-            logs: self.config.logs.clone(),
-            store: Arc::clone(&self.config.store),
-            moved: self.config.moved.clone(),
-            transport: Arc::clone(&self.config.transport),
+    fn manifests(&self) -> Option<Manifests> {
+        Some(Manifests {
+            directory: self.config.manifests.clone()?,
+            node: self.config.name.clone(),
             clock: Arc::clone(&self.config.clock),
-            runtime: Arc::clone(&self.config.runtime),
-            runtime_version: self.config.runtime_version.clone(),
-            images: Arc::clone(&self.config.images),
-            ips: self.config.ips.clone(),
-            cluster_dns: self.config.cluster_dns,
-            pods_max: self.config.pods_max,
-            version: self.config.version.clone(),
-        };
-        Keeper { config: NodeFacts { config: Arc::new(config) }, hands: Arc::clone(&self.hands), machine }
+            news: self.news.clone(),
+        })
+    }
+
+    fn guard(&self, shown: watch::Sender<Pressures>) -> Guard {
+        Guard::new(self.config.clone(), Arc::clone(&self.hands), self.news.clone(), shown, Arc::clone(&self.is_limited))
+    }
+
+    fn keeper(&self, machine: Machine) -> Keeper {
+        Keeper {
+            config: self.config.clone(),
+            hands: Arc::clone(&self.hands),
+            machine,
+            pressures: self.pressures.clone(),
+        }
     }
 
     /// Every pod, after a start or when history was lost.
@@ -238,10 +292,11 @@ impl Room {
 
     /// A pod may have come, changed or gone.
     fn notice_pod(&mut self, key: &Key) {
-        let found = self.mirror.view().get_key(key);
+        self.mirrors.wake(key.clone());
+        let found = self.mirror.view().get_key(key).filter(|object| !is_mirror(object));
         let own = found.filter(|object| &*facts::Pod::of(object).spec.node_name == self.config.name.as_str());
         let uid = own.as_ref().map(|object| object.meta().uid.to_string());
-        for (other, tenant) in self.tenants.iter_mut().filter(|(_, tenant)| tenant.key == *key) {
+        for (other, tenant) in self.tenants.iter_mut().filter(|(_, tenant)| tenant.key == *key && !tenant.is_static) {
             if Some(other) != uid.as_ref() && !tenant.is_gone {
                 tenant.is_gone = true;
                 self.awake.insert(other.clone());
@@ -255,14 +310,17 @@ impl Room {
     fn take_in(&mut self, uid: &str, object: &Object) {
         if let Some(tenant) = self.tenants.get_mut(uid) {
             if object.revision() > tenant.revision || tenant.is_gone {
-                (tenant.object, tenant.revision) = (Arc::new(object.tree()), object.revision());
+                (tenant.object, tenant.revision) = (Arc::new(told(object.tree())), object.revision());
                 // A pod of the same uid that was gone only for us: it is looked at again.
                 tenant.is_gone = false;
                 self.awake.insert(uid.to_owned());
             }
             return;
         }
-        let tree = object.tree();
+        let tree = told(object.tree());
+        if limits::has_limits(&tree) {
+            self.is_limited.store(true, Ordering::Relaxed);
+        }
         let mut memory = Memory::default();
         if let Some(verdict) = self.refusal(uid, object, &tree) {
             memory.condemn(verdict);
@@ -272,6 +330,7 @@ impl Room {
             object: Arc::new(tree),
             revision: object.revision(),
             is_gone: false,
+            is_static: false,
             memory,
             wake: None,
             refreshed: self.config.clock.now(),
@@ -300,7 +359,8 @@ impl Room {
         let labels: BTreeMap<String, String> = node.meta().labels.clone().into_iter().collect();
         let own = facts::Node::of(&node);
         let subject = fit::Node { name: &self.config.name, labels: &labels, facts: &own };
-        fit::refusal(&subject, &others, &facts::Pod::of(object))
+        let pod = facts::Pod::of(object);
+        pressure::refusal(&self.pressures.borrow(), tree, &pod).or_else(|| fit::refusal(&subject, &others, &pod))
     }
 
     /// Volumes whose objects have changed, or whose tokens grow old, are brought up to date.
@@ -365,9 +425,9 @@ impl Room {
         self.sweep_orphans();
     }
 
-    /// Once, when it is known for the first time which pods there are.
+    /// Once, when it is known for the first time which pods there are, those of manifests included.
     fn sweep_orphans(&mut self) {
-        if std::mem::replace(&mut self.is_swept, true) {
+        if !self.knows_manifests || std::mem::replace(&mut self.is_swept, true) {
             return;
         }
         // Found here and not beside: no pod comes meanwhile.
@@ -379,7 +439,9 @@ impl Room {
     /// A sandbox of a pod that the API does not have: what is left of the pod is taken down.
     fn adopt(&mut self, sandbox: &contract::SandboxStatus) {
         let meta = &sandbox.spec.meta;
-        if self.tenants.contains_key(&meta.uid) {
+        let is_static = sandbox.spec.annotations.contains_key(static_pod::SOURCE);
+        // That no manifest describes it cannot be known before they are read.
+        if self.tenants.contains_key(&meta.uid) || (is_static && !self.knows_manifests) {
             return;
         }
         let object = json!({
@@ -390,6 +452,7 @@ impl Room {
             object: Arc::new(object),
             revision: Revision(0),
             is_gone: true,
+            is_static: false,
             memory: Memory::default(),
             wake: None,
             refreshed: self.config.clock.now(),
@@ -440,6 +503,9 @@ impl Room {
     fn turn(&mut self, uid: &str, now: Time) {
         let nothing = Shown::default();
         let shown = self.shown.get(uid).unwrap_or(&nothing);
+        if self.has_to_wait(uid) {
+            return;
+        }
         let Some(tenant) = self.tenants.get_mut(uid) else { return };
         let object = Arc::clone(&tenant.object);
         let subject = Pod { object: &object, is_gone: tenant.is_gone };
@@ -457,7 +523,9 @@ impl Room {
         };
         let shown = shown.clone();
         if turn.is_over && shown == nothing {
-            self.tenants.remove(uid);
+            if let Some(tenant) = self.tenants.remove(uid).filter(|tenant| tenant.is_static) {
+                self.go_on(&tenant.key);
+            }
             let logs = self.config.logs.join(format!("{}_{}_{uid}", object.namespace(), object.name()));
             // Nobody can ask for them any more.
             tokio::task::spawn_blocking(move || std::fs::remove_dir_all(logs));
@@ -468,12 +536,19 @@ impl Room {
             notices.extend(begun_notes(&subject, &step));
             self.spawn(uid, Arc::clone(&object), shown.clone(), step);
         }
-        self.tell(&object, notices, now);
+        self.tell(&object, notices, &BTreeMap::new(), now);
     }
 
     fn spawn(&self, uid: &str, object: Arc<Value>, shown: Shown, step: Step) {
         let (hands, news, uid) = (Arc::clone(&self.hands), self.news.clone(), uid.to_owned());
         tracing::debug!(pod = object.name(), op = ?step.op(), "a step begins");
+        let is_static = self.tenants.get(&uid).is_some_and(|tenant| tenant.is_static);
+        if let (Step::Report { patch }, true) = (&step, is_static) {
+            // Its status is kept here; the mirror follows when it can.
+            let object = Some(static_pod::with_status(&object, patch));
+            let _ = news.send(News::Ended { uid, step, ended: Ended { answer: Answer::Done, object } });
+            return;
+        }
         let task = Task { object, shown, view: self.mirror.view().clone(), step: step.clone() };
         tokio::spawn(async move {
             let performing = tokio::spawn(async move { hands.perform(&task).await });
@@ -492,6 +567,9 @@ impl Room {
                 }
             }
             News::Ended { uid, step, ended } => self.end(&uid, &step, ended),
+            News::Errand(errand) => self.run_errand(errand),
+            News::Manifests(pods) => self.take_manifests(&pods),
+            News::Mirrored { key, refused } => self.mirrors.end(&key, refused.as_ref(), self.config.clock.now()),
         }
     }
 
@@ -511,18 +589,22 @@ impl Room {
         let notices = tenant.memory.end(&Pod::new(&object), step, &ended.answer, now);
         if let Some(written) = ended.object {
             let revision = written.text(&["metadata", "resourceVersion"]).parse().map_or(Revision(0), Revision);
-            if revision > tenant.revision && written.uid() == uid {
-                (tenant.object, tenant.revision) = (Arc::new(written), revision);
+            if tenant.is_static {
+                tenant.object = Arc::new(written);
+                self.mirrors.wake(tenant.key.clone());
+            } else if revision > tenant.revision && written.uid() == uid {
+                (tenant.object, tenant.revision) = (Arc::new(told(written)), revision);
             }
         }
         self.awake.insert(uid.to_owned());
-        self.tell(&object, notices, now);
+        self.tell(&object, notices, &BTreeMap::new(), now);
     }
 
     /// Makes events; one more or less holds nothing up.
-    fn tell(&self, pod: &Value, notices: Vec<Notice>, now: Time) {
+    fn tell(&self, pod: &Value, notices: Vec<Notice>, annotations: &BTreeMap<String, String>, now: Time) {
         let key = brain::key("core/pods", pod.namespace(), pod.name());
-        let Some(root) = self.mirror.view().get_key(&key).filter(|root| &*root.meta().uid == pod.uid()) else { return };
+        let is_it = |root: &Object| &*root.meta().uid == pod.uid() || agent::mirror::mirrors(&root.tree(), pod);
+        let Some(root) = self.mirror.view().get_key(&key).filter(is_it) else { return };
         let events: Vec<Value> = notices
             .into_iter()
             .filter_map(|notice| {
@@ -534,13 +616,22 @@ impl Room {
                     event.put(&["metadata", "name"], name);
                     event.put(&["involvedObject", "fieldPath"], path);
                 }
-                event.put(&["source", "host"], self.config.name.as_str());
-                event.put(&["reportingInstance"], self.config.name.as_str());
+                if !annotations.is_empty() {
+                    event.put(&["metadata", "annotations"], json!(annotations));
+                }
                 Some(event)
             })
             .collect();
+        self.send_events(events);
+    }
+
+    fn send_events(&self, mut events: Vec<Value>) {
         if events.is_empty() {
             return;
+        }
+        for event in &mut events {
+            event.put(&["source", "host"], self.config.name.as_str());
+            event.put(&["reportingInstance"], self.config.name.as_str());
         }
         let hands = Arc::clone(&self.hands.api.hands);
         tokio::spawn(async move {
@@ -558,9 +649,22 @@ impl Room {
             .values()
             .filter(|tenant| !tenant.is_gone && has_payloads(&tenant.object))
             .map(|tenant| tenant.refreshed.after(REFRESH_EVERY));
-        let retry = self.retry_runtime.filter(|_| self.is_stale);
+        let retry = self.retry_runtime.filter(|_| self.is_stale).into_iter().chain(self.mirrors.wake_at());
         wakes.chain(refreshes).chain(retry).min().map(|at| at.since(now))
     }
+}
+
+/// A pod as the API tells it: where it comes from is not for its author to say.
+fn told(mut pod: Value) -> Value {
+    if pod.annotation(static_pod::SOURCE).is_some() {
+        pod.put(&["metadata", "annotations", static_pod::SOURCE], "api");
+    }
+    pod
+}
+
+/// Whether the API's pod only shows one that a node has made itself.
+fn is_mirror(object: &Object) -> bool {
+    facts::Pod::of(object).annotation(agent::mirror::MIRROR).is_some()
 }
 
 /// Whether some volume of a pod is made of objects.

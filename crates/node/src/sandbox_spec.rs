@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use agent::figures::Figures;
+use agent::static_pod;
 use contract::{DnsConfig, HostAlias, IpcMode, NetworkMode, PidMode, PodMeta, QosClass, Resources, SandboxSpec};
 use meta::ObjectExt;
 use serde_json::Value;
@@ -24,7 +25,7 @@ pub(crate) fn sandbox_spec(pod: &Value, attempt: u32, cluster_dns: Option<IpAddr
             attempt,
         },
         labels: texts(pod, &["metadata", "labels"]),
-        annotations: Default::default(),
+        annotations: static_mark(pod),
         hostname: if is_on_host { String::new() } else { hostname(pod) },
         domainname: domain(pod),
         dns: dns(pod, cluster_dns),
@@ -50,6 +51,12 @@ pub(crate) fn sandbox_spec(pod: &Value, attempt: u32, cluster_dns: Option<IpAddr
 fn texts(pod: &Value, path: &[&str]) -> std::collections::BTreeMap<String, String> {
     let entries = pod.map(path).into_iter().flatten();
     entries.map(|(key, value)| (key.clone(), value.as_str().unwrap_or("").to_owned())).collect()
+}
+
+/// A pod of a manifest is known to the API by its mirror, that is, by its name: its sandbox says so.
+fn static_mark(pod: &Value) -> std::collections::BTreeMap<String, String> {
+    let source = pod.annotation(static_pod::SOURCE).filter(|_| static_pod::is_static(pod));
+    source.map(|source| (static_pod::SOURCE.to_owned(), source.to_owned())).into_iter().collect()
 }
 
 fn hostname(pod: &Value) -> String {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use apiserver::{LogOptions, LogText, NodeAnswer, NodeError, NodeHand, NodeUsage, PodId};
 use clock::Clock;
 use contract::{Connection, ContainerFilter, ContainerRuntime, ContainerState, ContainerStatus, Error, ExecSpec};
-use contract::{SandboxState, SandboxStatus, Session};
+use contract::{SandboxSpec, SandboxState, SandboxStatus, Session};
 
 use crate::log::{Bells, Reading};
 use crate::usage::Meter;
@@ -46,7 +46,7 @@ impl Streams {
     /// The pod's newest sandbox that is up.
     async fn sandbox(&self, pod: &PodId) -> Result<SandboxStatus, NodeError> {
         let all = self.runtime.list_sandboxes().await.map_err(internal)?;
-        let own = all.into_iter().filter(|found| found.spec.meta.uid == pod.uid && found.state == SandboxState::Ready);
+        let own = all.into_iter().filter(|found| is_of(&found.spec, pod) && found.state == SandboxState::Ready);
         let missing = || NodeError::NotFound(format!("pod {:?} is not running", pod.name));
         own.max_by_key(|sandbox| sandbox.spec.meta.attempt).ok_or_else(missing)
     }
@@ -60,6 +60,12 @@ impl Streams {
         let own = all.into_iter().filter(|found| found.spec.name == container);
         own.max_by_key(|found| found.spec.attempt).ok_or_else(missing)
     }
+}
+
+/// Whether the API means this sandbox: by uid, or, where it only shows a mirror, by name.
+fn is_of(spec: &SandboxSpec, pod: &PodId) -> bool {
+    let is_named = || (&spec.meta.namespace, &spec.meta.name) == (&pod.namespace, &pod.name);
+    spec.meta.uid == pod.uid || (spec.annotations.contains_key(agent::static_pod::SOURCE) && is_named())
 }
 
 fn internal(error: Error) -> NodeError {

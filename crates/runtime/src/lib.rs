@@ -16,4 +16,4 @@ mod sys;
 pub use cni::{Installed, install};
 pub use host::{Config, Runtime, ShimCommand};
 pub use net::{Cidr, NetworkConfig, remove_bridge};
-pub use sys::register;
+pub use sys::{register, register_urgent};

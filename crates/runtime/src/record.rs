@@ -100,11 +100,25 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<T> {
     Ok(serde_json::from_reader(io::BufReader::new(io::Read::take(file, RECORD_BYTES_MAX)))?)
 }
 
+/// Room set aside for a record: what it takes unless its message is long.
+const RESERVED_BYTES: u64 = 4 << 10;
+
+/// Sets room aside for a record that has to be written even if the disk is full by then.
+pub(crate) fn reserve(path: &Path) -> io::Result<()> {
+    let file = File::create(path.with_extension("tmp"))?;
+    // A file system that cannot do this writes the record like any other.
+    let _ = rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, RESERVED_BYTES);
+    Ok(())
+}
+
 /// Writes a record so that it appears whole; `durable` also survives a loss of power.
 pub(crate) fn write(path: &Path, record: &impl Serialize, durable: bool) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
-    let mut file = File::create(&temporary)?;
-    file.write_all(&serde_json::to_vec(record)?)?;
+    let bytes = serde_json::to_vec(record)?;
+    // Not cut before it is written: the room may have been set aside.
+    let mut file = File::options().create(true).truncate(false).write(true).open(&temporary)?;
+    file.write_all(&bytes)?;
+    file.set_len(bytes.len() as u64)?;
     if durable {
         file.sync_data()?;
     }
@@ -120,5 +134,48 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     match fs::remove_dir_all(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_replaces_what_was_longer() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("exit.json");
+        reserve(&path).unwrap();
+        for text in ["a long record", "short", ""] {
+            write(&path, &text, true).unwrap();
+            assert_eq!(read::<String>(&path).unwrap(), text);
+            assert!(!path.with_extension("tmp").exists());
+        }
+    }
+
+    /// On a disk of its own.
+    #[test]
+    fn what_has_room_set_aside_is_written_on_a_full_disk() {
+        use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        if !rustix::process::geteuid().is_root()
+            || mount("tmpfs", root, "tmpfs", MountFlags::empty(), c"size=256k").is_err()
+        {
+            println!("skipped: needs root");
+            return;
+        }
+        let (reserved, other) = (root.join("reserved.json"), root.join("other.json"));
+        let kept = reserve(&reserved);
+        let mut fill = File::create(root.join("fill")).unwrap();
+        while fill.write_all(&[1; 4096]).is_ok() {}
+        let written = write(&reserved, &"137", true);
+        let refused = write(&other, &"137", true);
+        let found = read::<String>(&reserved);
+        drop(fill);
+        unmount(root, UnmountFlags::DETACH).unwrap();
+        kept.unwrap();
+        written.unwrap();
+        assert_eq!((found.unwrap(), refused.is_err()), ("137".to_owned(), true));
     }
 }

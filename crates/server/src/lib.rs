@@ -13,10 +13,12 @@ mod selection;
 mod simulated;
 mod tls;
 
+pub use agent::pressure::Policy;
 pub use apiserver::CONNECTIONS_MAX;
 pub use config::Config;
 pub use control::ask_backup;
 pub use error::StartError;
+pub use node::{ImageLimits, Upkeep};
 pub use node_role::{NodeRole, PODS_MAX};
 pub use remote::{ControllersConfig, run_controllers};
 pub use roles::{Started, run, run_by};

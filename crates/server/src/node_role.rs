@@ -24,6 +24,8 @@ const MTU: u32 = 1500;
 /// Where runtimes look for networks and plugins, unless they say otherwise.
 const CNI_CONF_DIR: &str = "/etc/cni/net.d";
 const CNI_BIN_DIR: &str = "/opt/cni/bin";
+/// Where manifests are looked for, below the data directory.
+const MANIFESTS: &str = "manifests";
 
 /// How many pods a node takes unless it is told otherwise: upstream's number.
 pub const PODS_MAX: u64 = 110;
@@ -41,12 +43,24 @@ pub struct NodeRole {
     pub pods_max: u64,
     /// The socket of a runtime that speaks CRI, instead of the embedded one.
     pub cri: Option<PathBuf>,
+    /// What it does for its machine's sake.
+    pub upkeep: node::Upkeep,
+    /// The directory of manifests of pods that it runs by itself; `manifests` of the data directory if absent.
+    pub manifests: Option<PathBuf>,
 }
 
 impl NodeRole {
     /// A node with everything as usual.
     pub fn named(name: impl Into<String>) -> NodeRole {
-        NodeRole { name: name.into(), network: None, cgroup_root: "setpoint".to_owned(), pods_max: PODS_MAX, cri: None }
+        NodeRole {
+            name: name.into(),
+            network: None,
+            cgroup_root: "setpoint".to_owned(),
+            pods_max: PODS_MAX,
+            upkeep: node::Upkeep::default(),
+            manifests: None,
+            cri: None,
+        }
     }
 }
 
@@ -76,6 +90,9 @@ pub(crate) async fn prepare(
         None => embedded(config, images).await?,
         Some(socket) => adapted(socket, role, &config, data_dir, images).await?,
     };
+    let manifests = role.manifests.clone().unwrap_or_else(|| data_dir.join(MANIFESTS));
+    std::fs::create_dir_all(&manifests)
+        .map_err(|error| StartError::Node(format!("make {}: {error}", manifests.display())))?;
     let user = UserInfo::new(format!("system:node:{}", role.name), ["system:nodes"]).authenticated();
     Ok(NodeConfig {
         name: role.name.clone(),
@@ -88,6 +105,9 @@ pub(crate) async fn prepare(
         runtime,
         runtime_version,
         images,
+        images_root: data_dir.join(oci::STORE_DIRECTORY),
+        upkeep: role.upkeep.clone(),
+        manifests: Some(manifests),
         ips,
         cluster_dns: None,
         pods_max: role.pods_max,

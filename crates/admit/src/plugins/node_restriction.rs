@@ -110,7 +110,7 @@ impl NodeCase<'_> {
             return self.refuse(format!("node {node:?} can only create pods with spec.nodeName set to itself"));
         }
         self.mirror_owner(pod)?;
-        match api_reference(pod) {
+        match pod_refs::api_reference(pod) {
             Some(resource) => self.refuse(format!("node {node:?} can not create pods that reference {resource}")),
             None => Ok(()),
         }
@@ -390,47 +390,6 @@ impl NodeCase<'_> {
 
 fn labels(object: &Value) -> Option<&Map<String, Value>> {
     object.map(&["metadata", "labels"]).filter(|labels| !labels.is_empty())
-}
-
-/// What else of the API a mirror pod refers to: nothing may come to a node through a pod it made itself.
-fn api_reference(pod: &Value) -> Option<&'static str> {
-    if !pod.text(&["spec", "serviceAccountName"]).is_empty() {
-        return Some("serviceaccounts");
-    }
-    if !pod_refs::secret_names(pod).is_empty() {
-        return Some("secrets");
-    }
-    if !pod_refs::config_map_names(pod).is_empty() {
-        return Some("configmaps");
-    }
-    if !pod.items(&["spec", "resourceClaims"]).is_empty() {
-        return Some("resourceclaims");
-    }
-    pod_refs::volumes(pod).iter().find_map(volume_reference)
-}
-
-fn volume_reference(volume: &Value) -> Option<&'static str> {
-    const SOURCES: [(&str, &str); 7] = [
-        ("configMap", "configmaps (via configmap volumes)"),
-        ("secret", "secrets (via secret volumes)"),
-        ("csi", "csidrivers (via CSI volumes)"),
-        ("glusterfs", "endpoints (via glusterFS volumes)"),
-        ("persistentVolumeClaim", "persistentvolumeclaims"),
-        ("ephemeral", "persistentvolumeclaims (via ephemeral volumes)"),
-        ("azureFile", "secrets (via azureFile volumes)"),
-    ];
-    const PROJECTED: [(&str, &str); 5] = [
-        ("configMap", "configmaps (via projected volumes)"),
-        ("secret", "secrets (via projected volumes)"),
-        ("serviceAccountToken", "serviceaccounts (via projected volumes)"),
-        ("clusterTrustBundle", "clustertrustbundles"),
-        ("podCertificate", "podcertificates"),
-    ];
-    let first = |holder: &Value, table: &[(&str, &'static str)]| {
-        table.iter().find(|(field, _)| holder.get(*field).is_some_and(|v| !v.is_null())).map(|(_, word)| *word)
-    };
-    first(volume, &SOURCES)
-        .or_else(|| volume.items(&["projected", "sources"]).iter().find_map(|source| first(source, &PROJECTED)))
 }
 
 /// Labels in Kubernetes' own domains that node agents may set on themselves.

@@ -48,7 +48,7 @@ fn clean(scene: &Scene<'_>, ending: &Ending, turn: &mut Turn) -> bool {
         is_clean = false;
         turn.attempt(scene, Step::Unmount, backoff::VOLUMES);
     }
-    if !ending.removes {
+    if !ending.removes && !ending.purges {
         live::sweep(scene, turn);
         return is_clean;
     }

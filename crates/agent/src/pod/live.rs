@@ -267,14 +267,14 @@ fn must_restart_to_resize(container: &Container<'_>, life: &Life) -> bool {
     policies.any(|p| p.text(&["restartPolicy"]) == "RestartContainer" && differs(p.text(&["resourceName"])))
 }
 
-/// Earlier lives but the last, and sandboxes that nothing is left of, are swept away.
+/// Earlier lives but the last (where there is room for it), and sandboxes that nothing is left of, are swept away.
 pub(super) fn sweep(scene: &Scene<'_>, turn: &mut Turn) {
     let shown = scene.shown;
     let mut kept_sandboxes: Vec<&str> = shown.newest_sandbox().map(|s| s.id.as_str()).into_iter().collect();
     for life in &shown.containers {
         let newest = shown.latest(&life.name).map_or(0, |latest| latest.attempt);
         let previous = shown.containers.iter().filter(|c| c.name == life.name && c.attempt < newest);
-        let last = previous.map(|c| c.attempt).max();
+        let last = previous.map(|c| c.attempt).max().filter(|_| !scene.here.is_short_of_disk);
         let is_known = scene.pod.container(&life.name).is_some();
         if life.may_run() || (is_known && (life.attempt == newest || Some(life.attempt) == last)) {
             kept_sandboxes.push(&life.sandbox);

@@ -76,12 +76,31 @@ pub struct Verdict {
     pub message: String,
     /// Whether it is a disruption of a pod that could have gone on.
     pub is_disruption: bool,
+    /// How long its containers are given to end, where that is not what the pod asks for.
+    pub grace: Option<Duration>,
 }
 
 impl Memory {
     /// The pod may not go on here.
     pub fn condemn(&mut self, verdict: Verdict) {
         self.verdict.get_or_insert(verdict);
+    }
+
+    /// Whether it was condemned.
+    pub fn is_condemned(&self) -> bool {
+        self.verdict.is_some()
+    }
+
+    /// Whether the pod's volumes were removed.
+    pub fn is_unmounted(&self) -> bool {
+        self.is_unmounted
+    }
+
+    /// Whether something of the pod is being removed.
+    pub fn is_removing(&self) -> bool {
+        self.underway
+            .iter()
+            .any(|op| matches!(op, Op::RemoveContainer(_) | Op::StopSandbox(_) | Op::RemoveSandbox(_) | Op::Unmount))
     }
 
     /// A step begins.
@@ -127,6 +146,12 @@ impl Memory {
             }
             // The next life looks for its image anew: its policy may be Always.
             (Step::CreateContainer { container, .. }, Answer::Done) => {
+                self.images.remove(container);
+            }
+            // The image may have been removed to make room.
+            (Step::CreateContainer { container, .. }, Answer::Failed(failure))
+                if failure.reason == "CreateContainerError" =>
+            {
                 self.images.remove(container);
             }
             (Step::StartContainer { container, id }, Answer::Done)

@@ -31,6 +31,7 @@ pub use probe::{KINDS, Kind, Probe, ProbeAnswer};
 pub use scene::{Here, Scene};
 pub use shown::{Container as ShownContainer, Exit, Marks, Sandbox, Shown, State};
 pub use spec::{Container, Pod, Role};
+pub(crate) use status::difference as status_difference;
 pub use step::{Answer, Failure, Op, Pulled, Step};
 
 /// What a turn decides.

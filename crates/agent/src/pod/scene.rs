@@ -26,6 +26,8 @@ pub struct Here {
     pub ips: Vec<String>,
     /// The name of what runs its containers: what stands before their ids.
     pub runtime: String,
+    /// Whether what is not needed has to make room: containers that have ended and will not run again.
+    pub is_short_of_disk: bool,
 }
 
 /// What a turn looks at.
@@ -63,6 +65,8 @@ pub(super) struct Ending {
     pub verdict: Option<Verdict>,
     /// Whether nothing is to be left.
     pub removes: bool,
+    /// Whether nothing is to be left of containers and sandboxes, though the API keeps the pod.
+    pub purges: bool,
 }
 
 /// What has become of a container so far.
@@ -87,7 +91,9 @@ impl<'a> Scene<'a> {
     /// Where the pod is going.
     pub(super) fn course(&self) -> Course {
         let pod = &self.pod;
-        let end = |grace, deadline, verdict, removes| Course::End(Ending { grace, deadline, verdict, removes });
+        let end = |grace, deadline, verdict, removes| {
+            Course::End(Ending { grace, deadline, verdict, removes, purges: false })
+        };
         if pod.is_gone || pod.deletion_deadline().is_some() {
             let written = pod.object.int(&["metadata", "deletionGracePeriodSeconds"]).map(super::spec::seconds);
             let grace = written.unwrap_or_else(|| pod.grace()).max(FORCED_GRACE);
@@ -96,10 +102,11 @@ impl<'a> Scene<'a> {
             return end(grace, deadline, self.verdict(), true);
         }
         if pod.is_finished() {
-            return end(pod.grace(), None, None, false);
+            let purges = self.here.is_short_of_disk || pod.is_evicted();
+            return Course::End(Ending { grace: pod.grace(), purges, ..Ending::default() });
         }
         if let Some(verdict) = self.verdict() {
-            return end(pod.grace(), None, Some(verdict), false);
+            return end(verdict.grace.unwrap_or(pod.grace()), None, Some(verdict), false);
         }
         match super::live::is_finished(self) {
             true => end(pod.grace(), None, None, false),
@@ -113,7 +120,7 @@ impl<'a> Scene<'a> {
         let late = || Verdict {
             reason: "DeadlineExceeded".to_owned(),
             message: DEADLINE_MESSAGE.to_owned(),
-            is_disruption: false,
+            ..Verdict::default()
         };
         self.memory.verdict.clone().or_else(|| is_late.then(late))
     }

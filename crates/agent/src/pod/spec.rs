@@ -116,6 +116,11 @@ impl<'a> Pod<'a> {
         matches!(self.object.text(&["status", "phase"]), "Succeeded" | "Failed")
     }
 
+    /// Whether the API shows it as evicted.
+    pub fn is_evicted(&self) -> bool {
+        self.is_finished() && self.object.text(&["status", "reason"]) == crate::pressure::EVICTED
+    }
+
     /// Grace for a stop that nobody asked for.
     pub fn grace(&self) -> Duration {
         seconds(self.spec().int(&["terminationGracePeriodSeconds"]).unwrap_or(GRACE_SECONDS))

@@ -33,6 +33,7 @@ pub(super) struct World {
     /// Steps after which every running container is killed.
     pub kill_after: Option<usize>,
     pub performed: usize,
+    pub is_short_of_disk: bool,
     serial: usize,
 }
 
@@ -71,6 +72,7 @@ impl World {
             crash_after: None,
             kill_after: None,
             performed: 0,
+            is_short_of_disk: false,
             serial: 0,
         }
     }
@@ -80,12 +82,16 @@ impl World {
         self
     }
 
-    pub fn here() -> Here {
-        Here { ips: vec!["192.0.2.1".to_owned()], runtime: "setpoint".to_owned() }
+    pub fn here(&self) -> Here {
+        Here {
+            ips: vec!["192.0.2.1".to_owned()],
+            runtime: "setpoint".to_owned(),
+            is_short_of_disk: self.is_short_of_disk,
+        }
     }
 
     pub fn turn(&self) -> Turn {
-        let here = World::here();
+        let here = self.here();
         let pod = Pod { object: &self.object, is_gone: !self.exists };
         turn(&Scene { pod, shown: &self.shown, memory: &self.memory, here: &here, now: self.now })
     }

@@ -205,7 +205,7 @@ fn time_is_over_at_the_deadline() {
 fn a_pod_that_is_not_admitted_fails_without_a_trace() {
     let mut world = one();
     let message = "Pod was rejected: Node didn't have enough resource: cpu".to_owned();
-    world.memory.condemn(Verdict { reason: "OutOfcpu".into(), message, is_disruption: false });
+    world.memory.condemn(Verdict { reason: "OutOfcpu".into(), message, ..Verdict::default() });
     world.run();
     assert_eq!((world.phase(), world.object.text(&["status", "reason"])), ("Failed", "OutOfcpu"));
     assert!(world.is_clean() && world.object.items(&["status", "containerStatuses"]).is_empty());
@@ -297,4 +297,66 @@ fn whatever_happens_during_deletion_nothing_is_left() {
             }
         }
     }
+}
+
+#[test]
+fn an_evicted_pod_leaves_nothing_but_what_its_status_says() {
+    let mut world = one();
+    world.run();
+    let verdict = Verdict {
+        reason: "Evicted".to_owned(),
+        message: "The node was low on resource: memory. ".to_owned(),
+        is_disruption: true,
+        grace: Some(Duration::from_secs(1)),
+    };
+    world.memory.condemn(verdict);
+    let stop = world.turn().steps.into_iter().find(|step| matches!(step, Step::Stop { .. })).expect("it is stopped");
+    assert!(matches!(stop, Step::Stop { grace, .. } if grace < Duration::from_secs(30)));
+    world.run_until(later(&world, 60));
+    let status = |field: &str| world.object.text(&["status", field]).to_owned();
+    assert_eq!((status("phase"), status("reason")), ("Failed".to_owned(), "Evicted".to_owned()));
+    assert_eq!(status("message"), "The node was low on resource: memory. ");
+    let disruption = meta::condition::find(&world.object, "DisruptionTarget").expect("a condition");
+    assert_eq!((disruption.text(&["status"]), disruption.text(&["reason"])), ("True", "TerminationByKubelet"));
+    assert_eq!(world.state("app"), "Error");
+    assert!(world.is_clean(), "{:?}", world.shown);
+    assert_eq!(world.turn().steps, []);
+    // The agent has forgotten all of it: the status stays.
+    world.memory = Memory::default();
+    world.run_until(later(&world, 60));
+    assert_eq!((world.phase(), world.state("app").as_str()), ("Failed", "Error"));
+}
+
+#[test]
+fn what_has_ended_makes_room_when_the_disk_is_short() {
+    let spec = json!({"restartPolicy": "Never", "containers": [container("app")]});
+    let mut ended = World::new(spec).ends_with("app", &[3]);
+    ended.run_until(later(&ended, 60));
+    assert_eq!((ended.phase(), ended.shown.containers.len()), ("Failed", 1));
+    ended.is_short_of_disk = true;
+    ended.run_until(later(&ended, 60));
+    assert!(ended.is_clean(), "{:?}", ended.shown);
+    assert_eq!((ended.phase(), ended.state("app").as_str()), ("Failed", "Error"));
+
+    let mut restarted = one().ends_with("app", &[1, 1, 1]);
+    restarted.run_until(later(&restarted, 15));
+    assert_eq!(restarted.shown.containers.len(), 2);
+    let restarts = |world: &World| Pod::new(&world.object).status_of("app").and_then(|s| s.int(&["restartCount"]));
+    let before = restarts(&restarted);
+    restarted.is_short_of_disk = true;
+    restarted.run();
+    assert_eq!(restarted.shown.containers.len(), 1, "{:?}", restarted.shown);
+    assert_eq!(restarts(&restarted), before);
+}
+
+#[test]
+fn an_image_that_was_removed_meanwhile_is_looked_for_anew() {
+    let mut world = one();
+    let gone = Failure { reason: "CreateContainerError".to_owned(), message: "image \"app\" is gone".to_owned() };
+    world.failing.insert("CreateContainer app".to_owned(), gone);
+    world.run();
+    world.failing.clear();
+    world.run_until(later(&world, 30));
+    assert_eq!(world.state("app"), "running");
+    assert_eq!(world.log.iter().filter(|step| *step == "Pull app").count(), 2, "{:?}", world.log);
 }

@@ -270,7 +270,11 @@ impl Runtime {
                 self.bury(sandbox).await?;
             }
         }
-        fs::write(sandbox.dir.join(record::STOPPED), "").map_err(Error::io("record the stop"))?;
+        match fs::write(sandbox.dir.join(record::STOPPED), "") {
+            // Its address stays taken until it is removed, which is what makes room.
+            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => {}
+            other => other.map_err(Error::io("record the stop"))?,
+        }
         self.remove_pod_group(sandbox);
         Ok(())
     }

@@ -98,7 +98,7 @@ impl Sandbox {
 
     /// Reads the containers from disk again; what was begun and not finished is swept away.
     pub(super) fn reload(&self) -> io::Result<()> {
-        let mut found = BTreeMap::new();
+        let mut found: BTreeMap<String, ContainerView> = BTreeMap::new();
         for entry in fs::read_dir(self.dir.join("containers"))? {
             let entry = entry?;
             let name = entry.file_name().to_string_lossy().into_owned();
@@ -108,7 +108,13 @@ impl Sandbox {
             }
             found.insert(name, ContainerView::load(&entry.path())?);
         }
-        self.change(|view| view.containers = found);
+        self.change(|view| {
+            // An end that could not be written to a full disk was told all the same.
+            for (name, fresh) in found.iter_mut().filter(|(_, fresh)| fresh.exit.is_none()) {
+                fresh.exit = view.containers.get(name).and_then(|known| known.exit.clone());
+            }
+            view.containers = found;
+        });
         Ok(())
     }
 
@@ -158,6 +164,7 @@ impl Sandbox {
             exit: view.exit.clone(),
             pid: running.and_then(|started| u32::try_from(started.pid).ok()),
             log_path: self.record.log_path(&view.record.spec),
+            writable_layer: record::container_dir(&self.dir, &view.record.id).join("upper"),
         }
     }
 
@@ -207,19 +214,22 @@ impl Sandbox {
     fn record_unseen_end(&self, id: &str, now: Time) -> io::Result<Option<ExitRecord>> {
         let dir = record::container_dir(&self.dir, id);
         let fresh = ContainerView::load(&dir)?;
-        let known = self.view().containers.get(id).is_some_and(|view| view.exit.is_some());
-        let exit = match fresh.state() {
-            ContainerState::Created => return Ok(None),
-            ContainerState::Exited if known => return Ok(None),
-            ContainerState::Exited => fresh.exit,
-            ContainerState::Running => {
+        let known = self.view().containers.get(id).and_then(|view| view.exit.clone());
+        let exit = match (fresh.state(), known) {
+            (ContainerState::Created, _) | (ContainerState::Exited, Some(_)) => return Ok(None),
+            (ContainerState::Exited, None) => fresh.exit,
+            (ContainerState::Running, Some(known)) => {
+                record_end(&dir, &known);
+                return Ok(None);
+            }
+            (ContainerState::Running, None) => {
                 let exit = ExitRecord {
                     exit_code: 255,
                     reason: "Unknown".to_owned(),
                     finished_at: now,
                     ..ExitRecord::default()
                 };
-                record::write(&dir.join(record::EXIT), &exit, true)?;
+                record_end(&dir, &exit);
                 Some(exit)
             }
         };
@@ -230,5 +240,12 @@ impl Sandbox {
             }
         });
         Ok(exit)
+    }
+}
+
+/// A full disk must not keep a sandbox from being taken down: then the end is known as long as this process is.
+fn record_end(dir: &Path, exit: &ExitRecord) {
+    if let Err(error) = record::write(&dir.join(record::EXIT), exit, true) {
+        tracing::warn!(path = %dir.display(), %error, "the end of a container cannot be recorded");
     }
 }

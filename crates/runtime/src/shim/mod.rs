@@ -63,6 +63,8 @@ struct Shim {
     connections: BTreeMap<u64, Connection>,
     next_connection: u64,
     stopping: bool,
+    /// Ends that could not be recorded: told to every server that comes, and recorded when that is possible.
+    unrecorded: BTreeMap<String, ExitRecord>,
 }
 
 /// Runs a shim; `args` are those after the hidden command: the sandbox's directory. Must be called before any thread
@@ -137,6 +139,7 @@ impl Shim {
             connections: BTreeMap::new(),
             next_connection: 0,
             stopping: false,
+            unrecorded: BTreeMap::new(),
         })
     }
 
@@ -170,8 +173,8 @@ impl Shim {
         let _ = container.group.remove();
         let exit = exit_record(ended, oom_kills > 0, self.clock.now());
         if record::write(&container.dir.join(record::EXIT), &exit, true).is_err() {
-            // The disk may be full: the server gets the event all the same, and after a restart finds a
-            // container that nobody saw end.
+            // The disk may be full, in spite of the room set aside.
+            self.unrecorded.insert(id.to_owned(), exit.clone());
         }
         for client in &container.attachments {
             self.send(client.connection, &Reply::Exited { exit_code: exit.exit_code }, &[]);
@@ -190,8 +193,20 @@ impl Shim {
             finished_at: self.clock.now(),
             ..ExitRecord::default()
         };
-        let _ = record::write(&dir.join(record::EXIT), &exit, true);
+        if record::write(&dir.join(record::EXIT), &exit, true).is_err() {
+            self.unrecorded.insert(id.to_owned(), exit.clone());
+        }
         self.publish(EventKind::ContainerExited { container: id.to_owned(), exit });
+    }
+
+    /// Tries again to record what could not be.
+    fn record_ends(&mut self) {
+        let dir = &self.dir;
+        self.unrecorded.retain(|id, exit| {
+            let container = record::container_dir(dir, id);
+            // One that was removed needs no record.
+            container.exists() && record::write(&container.join(record::EXIT), exit, true).is_err()
+        });
     }
 
     /// Kills everything, tells the ends, gives back the network.

@@ -155,6 +155,11 @@ impl Shim {
                     connection.subscribed = true;
                 }
                 self.send(id, &Reply::Done, &[]);
+                self.record_ends();
+                for (container, exit) in &self.unrecorded {
+                    let event = EventKind::ContainerExited { container: container.clone(), exit: exit.clone() };
+                    self.send(id, &Reply::Event(event), &[]);
+                }
             }
             Request::Start { container } => match self.start(&container) {
                 Ok(pid) => {
@@ -178,6 +183,7 @@ impl Shim {
                 let removed = if self.containers.contains_key(&container) {
                     Err(io::Error::other(format!("container {container} is running")))
                 } else {
+                    self.unrecorded.remove(&container);
                     self.pod_group.child(&container).remove()
                 };
                 self.settle(id, removed);

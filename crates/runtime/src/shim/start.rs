@@ -102,7 +102,7 @@ impl Shim {
             return Ok(running.pid);
         }
         let dir = record::container_dir(&self.dir, id);
-        if dir.join(record::EXIT).exists() {
+        if dir.join(record::EXIT).exists() || self.unrecorded.contains_key(id) {
             return Err(Failure::new(format!("container {id} has ended")));
         }
         let found: ContainerRecord =
@@ -142,6 +142,7 @@ impl Shim {
         group.apply(&found.spec.resources).map_err(internal("apply limits"))?;
         group.die_together().map_err(internal("apply limits"))?;
         group.restrict_devices(&init::device_rules(&found.spec)).map_err(internal("apply device rules"))?;
+        record::reserve(&dir.join(record::EXIT)).map_err(internal("set room aside for the end"))?;
         let log = Log::open(&self.record.log_path(&found.spec), found.spec.log.clone());
         let log = log.map_err(internal("open the log"))?;
         let Streams { theirs, mut outputs, mut stdin, terminal } =

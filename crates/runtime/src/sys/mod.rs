@@ -15,6 +15,13 @@ pub fn register(fd: OwnedFd) -> io::Result<tokio::io::unix::AsyncFd<OwnedFd>> {
     unsafe { tokio::io::unix::AsyncFd::register(fd).map_err(io::Error::from) }
 }
 
+/// The same for what the kernel tells as urgent: a trigger of pressure.
+pub fn register_urgent(fd: OwnedFd) -> io::Result<tokio::io::unix::AsyncFd<OwnedFd>> {
+    let interest = tokio::io::Interest::PRIORITY;
+    // SAFETY: an owned descriptor stays the same one until it is dropped.
+    unsafe { tokio::io::unix::AsyncFd::register_with_interest(fd, interest).map_err(io::Error::from) }
+}
+
 /// Turns a C result into one of Rust.
 fn checked(result: i64) -> io::Result<i64> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }

@@ -53,19 +53,20 @@ pub struct Server {
 }
 
 impl Server {
+    /// On a machine that may be as full as it likes: whoever tests does not fail for want of a free disk.
     pub fn start(binary: &Path, directory: &Path) -> Server {
-        Server::start_with(binary, directory, &[])
+        Server::start_with(binary, directory, &["--eviction-hard", ""])
     }
 
-    /// The same, told more.
-    pub fn start_with(binary: &Path, directory: &Path, more: &[&str]) -> Server {
+    /// The same with further options.
+    pub fn start_with(binary: &Path, directory: &Path, options: &[&str]) -> Server {
         let log = std::fs::File::options().create(true).append(true).open(directory.join("log")).expect("a log");
         let child = Command::new(binary)
             .args(["server", "--listen", "127.0.0.1:0", "--node", "test-node", "--data-dir"])
             .arg(directory)
             .arg("--kubeconfig")
             .arg(directory.join("kubeconfig"))
-            .args(more)
+            .args(options)
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()

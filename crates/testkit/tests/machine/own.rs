@@ -107,7 +107,7 @@ impl Own {
         let _ = std::fs::remove_file(self.kubeconfig());
         let log = std::fs::File::options().create(true).append(true).open(&self.log).expect("a log");
         let mut command = Command::new(&self.binary);
-        command.args(["server", "--listen", "127.0.0.1:0", "--node", "test-node"]);
+        command.args(["server", "--listen", "127.0.0.1:0", "--node", "test-node", "--eviction-hard", ""]);
         command.arg("--data-dir").arg(&self.directory).arg("--kubeconfig").arg(self.kubeconfig());
         command.args(["--cgroup-root", &self.cgroup_root]).args(&self.options);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));

@@ -54,7 +54,9 @@ fn status(scene: &Scene<'_>, ending: Option<&Ending>) -> Value {
     if object.generation() > 0 {
         next.put(&["status", "observedGeneration"], object.generation());
     }
-    if (verdict.is_none() && !scene.pod.is_finished()) || has_begun(scene) {
+    // What the API says of a pod that has ended stays when its containers are gone.
+    let is_settled = scene.pod.is_finished() && scene.shown.containers.is_empty();
+    if ((verdict.is_none() && !scene.pod.is_finished()) || has_begun(scene)) && !is_settled {
         for (list, statuses) in LISTS {
             let all: Vec<Value> = scene.pod.list(list).map(|c| container::status(scene, ending, &c)).collect();
             if !all.is_empty() {
@@ -114,7 +116,7 @@ fn put_addresses(next: &mut Value, one: &str, all: &str, ips: &[String]) {
 }
 
 /// The strategic merge patch from one status to another; `None` when they are the same.
-fn difference(old: &Value, new: &Value) -> Option<Value> {
+pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
     let empty = Map::new();
     let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
     let mut patch = Map::new();

@@ -1,0 +1,124 @@
+//! What a node is told on the command line, with kubelet's names where it has one.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use server::{ImageLimits, NodeRole, Policy, Upkeep};
+
+use crate::report::CommandError;
+
+/// Options of a node.
+#[derive(Debug, Default, clap::Args)]
+#[command(next_help_heading = "Options of the node")]
+pub struct NodeArgs {
+    /// Directory of manifests of pods that the node runs by itself [default: manifests in the data directory].
+    #[arg(long, value_name = "DIR")]
+    pub pod_manifests: Option<PathBuf>,
+    /// When pods have to go at once [default: memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,
+    /// imagefs.available<15%,imagefs.inodesFree<5%].
+    #[arg(long, value_name = "SIGNAL<AMOUNT,...>")]
+    pub eviction_hard: Option<String>,
+    /// When pods have to go after a while.
+    #[arg(long, value_name = "SIGNAL<AMOUNT,...>")]
+    pub eviction_soft: Option<String>,
+    /// After how long a while.
+    #[arg(long, value_name = "SIGNAL=TIME,...", default_value = "", hide_default_value = true)]
+    pub eviction_soft_grace_period: String,
+    /// How much more than the limit has to be free before it is over.
+    #[arg(long, value_name = "SIGNAL=AMOUNT,...")]
+    pub eviction_minimum_reclaim: Option<String>,
+    /// How long the node says that it is short of something after it is over.
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = time)]
+    pub eviction_pressure_transition_period: Duration,
+    /// The most seconds that pods which go after a while are given to end.
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub eviction_max_pod_grace_period: u64,
+    /// From this percentage of the disk taken, unused images are removed...
+    #[arg(long, value_name = "PERCENT", default_value_t = 85, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub image_gc_high_threshold: u8,
+    /// ...until this percentage is taken.
+    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub image_gc_low_threshold: u8,
+    /// Younger images are not removed.
+    #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time)]
+    pub minimum_image_ttl_duration: Duration,
+}
+
+/// A span of time as Go writes it.
+fn time(text: &str) -> Result<Duration, String> {
+    let nanos = meta::duration::parse(text)?;
+    u64::try_from(nanos).map(Duration::from_nanos).map_err(|_| "must not be negative".to_owned())
+}
+
+impl NodeArgs {
+    /// The node of this name.
+    pub(crate) fn role(&self, name: String) -> Result<NodeRole, CommandError> {
+        let mut role = NodeRole::named(name);
+        role.manifests.clone_from(&self.pod_manifests);
+        role.upkeep = self.upkeep().map_err(std::io::Error::other)?;
+        Ok(role)
+    }
+
+    fn upkeep(&self) -> Result<Upkeep, String> {
+        if self.image_gc_low_threshold >= self.image_gc_high_threshold {
+            return Err("--image-gc-low-threshold must be below --image-gc-high-threshold".to_owned());
+        }
+        let images = ImageLimits {
+            high_percent: self.image_gc_high_threshold,
+            low_percent: self.image_gc_low_threshold,
+            age_min: self.minimum_image_ttl_duration,
+        };
+        Ok(Upkeep { eviction: self.policy()?, images })
+    }
+
+    fn policy(&self) -> Result<Policy, String> {
+        let of = |option: &'static str| move |why: String| format!("{option}: {why}");
+        let mut policy = Policy::default();
+        if let Some(hard) = &self.eviction_hard {
+            policy.set_hard(hard).map_err(of("--eviction-hard"))?;
+        }
+        if let Some(soft) = &self.eviction_soft {
+            policy.set_soft(soft, &self.eviction_soft_grace_period).map_err(of("--eviction-soft"))?;
+        }
+        if let Some(reclaim) = &self.eviction_minimum_reclaim {
+            policy.set_reclaim(reclaim).map_err(of("--eviction-minimum-reclaim"))?;
+        }
+        policy.transition = self.eviction_pressure_transition_period;
+        policy.soft_grace_max = Duration::from_secs(self.eviction_max_pod_grace_period);
+        Ok(policy)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        node: NodeArgs,
+    }
+
+    #[test]
+    fn a_node_is_told() {
+        let check = |words: &[&str], expected: Result<usize, &str>| {
+            let line = Line::try_parse_from([&["x"], words].concat()).expect("options");
+            let found = line.node.upkeep().map(|upkeep| upkeep.eviction.thresholds.len());
+            assert_eq!(found, expected.map_err(str::to_owned), "{words:?}");
+        };
+        check(&[], Ok(5));
+        check(&["--eviction-hard", "memory.available<1Gi"], Ok(1));
+        check(&["--eviction-hard", ""], Ok(0));
+        check(&["--eviction-hard", "x<1"], Err("--eviction-hard: unsupported eviction signal x"));
+        check(
+            &["--eviction-soft", "memory.available<1Gi", "--eviction-soft-grace-period", "memory.available=30s"],
+            Ok(6),
+        );
+        check(
+            &["--image-gc-low-threshold", "90"],
+            Err("--image-gc-low-threshold must be below --image-gc-high-threshold"),
+        );
+        assert!(Line::try_parse_from(["x", "--eviction-pressure-transition-period", "soon"]).is_err());
+    }
+}
