@@ -257,6 +257,12 @@ fn comparable(mut outcome: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
             ended[field] = Value::Null;
         }
     }
+    // In the order in which they came to be known.
+    for status in outcome.values_mut().filter(|status| status["conditions"].is_array()) {
+        let mut conditions = status["conditions"].as_array().cloned().unwrap_or_default();
+        conditions.sort_by_key(|condition| condition["type"].to_string());
+        status["conditions"] = conditions.into();
+    }
     outcome
 }
 
@@ -286,7 +292,7 @@ fn pods_end_up_the_same_on_containerd() {
     let other = directory.path().join("other");
     std::fs::create_dir(&other).expect("a directory");
     let endpoint = containerd.endpoint();
-    let more = ["--cri", endpoint.as_str()];
+    let more = ["--eviction-hard", "", "--cri", endpoint.as_str()];
     let mut server = Server::start_with(&binary, &other, &more);
     let found = comparable(outcome(&server, &other));
     for (name, expected) in &expected {
