@@ -35,7 +35,8 @@ kubectls=("$@")
 export KUBECONFIG=$work/kubeconfig KUBECACHEDIR=$work/cache work
 mkdir "$work/bin"
 PATH=$work/bin:$PATH
-"$setpoint" server --data-dir "$work/data" --listen 127.0.0.1:0 --kubeconfig "$KUBECONFIG" --node clients-node \
+# However full this disk is: that is not what is tested here.
+"$setpoint" server --data-dir "$work/data" --listen 127.0.0.1:0 --kubeconfig "$KUBECONFIG" --node clients-node --eviction-hard "" \
   >"$work/server.log" 2>&1 &
 server=$!
 for ((i = 0; i < 300; i++)); do
