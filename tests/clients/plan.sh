@@ -131,7 +131,9 @@ mkdir set && map one 1 >set/one.yaml && map two 2 >set/two.yaml
 check 'a set is applied' '*2 to add*' "$setpoint" apply -f set --prune --yes
 rm set/two.yaml
 check 'what is no longer declared goes' '*- configmap/two will be destroyed*no longer declared*' "$setpoint" plan -f set --prune
-check 'and is gone' '*configmap/two deleted*' "$setpoint" apply -f set --prune --yes
+check 'a plan that prunes is kept' '*' "$setpoint" plan -f set --prune --out prune.json
+check 'and performed' '*configmap/two deleted*' "$setpoint" apply --plan prune.json --yes
+fails 'but not once the inventory has changed' '*has changed since the plan was made*' "$setpoint" apply --plan prune.json --yes
 fails 'really' '*not found*' "$kubectl" get configmap two
 mkdir empty
 fails 'an empty set prunes nothing' '*nothing is declared*' "$setpoint" apply -f empty --prune --yes
@@ -192,6 +194,21 @@ eventually 'why finds the image' '*deployment/lost > replicaset/* > pod/*ImagePu
   bash -c "'$setpoint' why deployment/lost || true"
 exits 'wait ends at the deadline' 2 "$setpoint" wait deployment/lost --timeout 1
 exits 'wait ends well' 0 "$setpoint" wait deployment/web --timeout 30
+exits 'so does rollout status' 0 "$setpoint" rollout status deployment/web --timeout 30
+check 'rollout status says why not' '*deployment/lost is not as it should be*' \
+  bash -c "'$setpoint' rollout status deployment/lost --timeout 1 || true"
+
+# A fight is an event, and can be frozen.
+for round in 1 2 3 4; do
+  "$kubectl" patch configmap unrelated --field-manager "manager-$((round % 2))" --type merge -p "{\"data\":{\"a\":\"$((round % 2))\"}}" >/dev/null
+done
+check 'a fight is told by an event' '*manager-0*and manager-1*fight over data?a?:*' \
+  "$kubectl" get events --field-selector reason=FieldFight -o 'jsonpath={.items[*].message}'
+exits 'fights has its exit code' 2 "$setpoint" fights
+check 'it is frozen' '*' "$kubectl" annotate configmap unrelated setpoint.dev/fights=freeze
+fails 'then neither writes' '*is frozen*' "$kubectl" patch configmap unrelated --field-manager manager-1 --type merge -p '{"data":{"a":"1"}}'
+check 'but somebody else' '*patched*' "$kubectl" patch configmap unrelated --field-manager third --type merge -p '{"data":{"a":"7"}}'
+exits 'and it is over' 0 "$setpoint" fights
 check 'a quota is named' '*' "$kubectl" create quota few --hard=pods=0
 web 1 app:1 | sed 's/name: web}/name: quoted}/; s/app: web}/app: quoted}/g' >quoted.yaml
 check 'a plan foresees it' '*exceeded quota: few*' "$setpoint" plan -f quoted.yaml

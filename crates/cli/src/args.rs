@@ -41,6 +41,9 @@ pub enum Command {
     Why(crate::reach::ObjectArgs),
     /// Wait until objects are as they should be, and say why not (exit code 2 at the deadline, 3 when it stays so).
     Wait(crate::reports::WaitArgs),
+    /// The rollout of a workload.
+    #[command(subcommand)]
+    Rollout(crate::reports::RolloutCommand),
     /// Copy the store of a running or stopped server into one file.
     Backup(BackupArgs),
     /// Make a data directory from a backup.

@@ -115,6 +115,13 @@ pub struct WaitArgs {
     pub reach: ReachArgs,
 }
 
+/// What to do about a rollout.
+#[derive(Debug, clap::Subcommand)]
+pub enum RolloutCommand {
+    /// Wait until it is complete, and say why not: the same as `wait`, by the name that kubectl has for it.
+    Status(WaitArgs),
+}
+
 fn as_json(kind: &str, mut value: Value) -> Result<(), CommandError> {
     value.put(&["apiVersion"], planner::API_VERSION);
     value.put(&["kind"], kind);

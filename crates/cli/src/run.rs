@@ -9,6 +9,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::args::{Args, BackupArgs, Command, ControllersArgs, DataDir, LogFormat, RestoreArgs, ServerArgs};
 use crate::report::{CommandError, Ended};
+use crate::reports::RolloutCommand;
 use crate::{planning, reports};
 
 /// The Kubernetes release whose API is spoken, with this program's own version as build metadata.
@@ -28,7 +29,7 @@ pub fn run(args: Args) -> Result<Ended, CommandError> {
         Command::Undo(args) => return ask(crate::undo::undo(&args)),
         Command::Fights(args) => return ask(reports::fights(&args)),
         Command::Why(args) => return ask(reports::why(&args)),
-        Command::Wait(args) => return ask(reports::wait(&args)),
+        Command::Wait(args) | Command::Rollout(RolloutCommand::Status(args)) => return ask(reports::wait(&args)),
         Command::Backup(args) => backup(&args)?,
         Command::Restore(args) => restore(&args)?,
         Command::Fsck(data) => fsck(&data)?,
