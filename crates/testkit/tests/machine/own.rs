@@ -84,10 +84,12 @@ impl Own {
         self.directory.join("kubeconfig")
     }
 
-    /// Starts the server, which is to fail.
-    pub fn start_in_vain(&mut self) {
+    /// Starts the server, and says whether it serves or has given up.
+    pub fn starts(&mut self) -> bool {
         self.spawn();
-        wait_for("the server to give up", || self.has_ended().then_some(()));
+        wait_for("the server to serve or to give up", || {
+            if self.has_ended() { Some(false) } else { self.kubeconfig().exists().then_some(true) }
+        })
     }
 
     /// Starts the server and waits until its API is ready.
