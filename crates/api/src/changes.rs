@@ -70,11 +70,6 @@ pub(crate) struct Logged {
 }
 
 impl Logged {
-    /// The log after the write, not yet bounded.
-    pub fn all(&self) -> Vec<FieldChange> {
-        self.before.iter().chain(&self.added).cloned().collect()
-    }
-
     /// As it is stored.
     pub fn annex(self) -> Bytes {
         if !self.is_kept {

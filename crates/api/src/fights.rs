@@ -112,12 +112,15 @@ pub fn fights_in(log: &[FieldChange]) -> Vec<FieldFight> {
     let mut fields: Vec<&str> = log.iter().map(|change| &*change.field).filter(|field| !field.is_empty()).collect();
     fields.sort_unstable();
     fields.dedup();
-    fields.into_iter().filter_map(|field| fight_over(field, log)).collect()
+    fields.into_iter().filter_map(|field| fight_at_end(&of_field(field, log))).collect()
 }
 
-/// The fight over a field that goes on at the end of a log: the newest run of changes that each take back the one before.
-fn fight_over(field: &str, log: &[FieldChange]) -> Option<FieldFight> {
-    let changes: Vec<&FieldChange> = log.iter().filter(|change| change.field == field).collect();
+fn of_field<'l>(field: &str, log: &'l [FieldChange]) -> Vec<&'l FieldChange> {
+    log.iter().filter(|change| change.field == field).collect()
+}
+
+/// The fight that the changes of one field end with: the newest run of them that each take back the one before.
+fn fight_at_end(changes: &[&FieldChange]) -> Option<FieldFight> {
     let run = changes.windows(3).rev().take_while(|three| takes_back(three[0], three[1], three[2])).count();
     let fought = &changes[changes.len().saturating_sub(run + 2)..];
     let is_told = fought.iter().all(|change| !change.left_out);
@@ -140,12 +143,14 @@ pub(crate) fn guard(
     let mut policy = None;
     let mut fights = Vec::new();
     for change in &logged.added {
-        // Two changes before this one are the least that a fight takes, and rare: nearly every write ends here.
-        if logged.before.iter().filter(|before| before.field == change.field).count() < REVERSALS_MIN {
+        let mut changes = of_field(&change.field, &logged.before);
+        // Whose last two changes are of one hand is no fight, with this change or without it: nearly every write ends here.
+        if !matches!(changes[..], [.., one, other] if one.manager != other.manager) {
             continue;
         }
-        let before = fight_over(&change.field, &logged.before);
-        let after = fight_over(&change.field, &logged.all());
+        let before = fight_at_end(&changes);
+        changes.push(change);
+        let after = fight_at_end(&changes);
         if before.is_none() && after.is_none() {
             continue;
         }
@@ -300,7 +305,7 @@ mod tests {
             let mut all = log(&changes);
             let next = change(turns(rounds).0, turns(rounds).1, 100 + left);
             all.push(next.clone());
-            let fight = fight_over("spec.replicas", &all).expect("a fight");
+            let fight = fight_at_end(&of_field("spec.replicas", &all)).expect("a fight");
             if slowed(&fight, &next).is_none() {
                 return left;
             }
