@@ -211,20 +211,9 @@ fn exit_of(text: &[u8]) -> SessionExit {
 }
 
 async fn pump_in(mut from: DuplexStream, stream: Stream) {
-    let Stream { mut output, .. } = stream;
+    let Stream { output, .. } = stream;
     let given_up = output.given_up();
-    let sending = async {
-        let mut buffer = vec![0; CHUNK_BYTES];
-        while let Ok(count) = from.read(&mut buffer).await
-            && count > 0
-        {
-            if output.send(Bytes::copy_from_slice(buffer.get(..count).unwrap_or_default())).await.is_err() {
-                return;
-            }
-        }
-        output.finish().await;
-    };
-    tokio::select! { () = sending => {}, () = given_up => {} }
+    tokio::select! { () = send_all(&mut from, output) => {}, () = given_up => {} }
 }
 
 async fn pump_out(stream: Stream, mut to: DuplexStream) {
