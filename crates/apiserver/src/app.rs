@@ -1,13 +1,14 @@
 //! What every request shares.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use admit::tokens::{SignatureVerifier, TokenConfig, TokenSigner};
 use admit::{Authorizer, UserInfo};
 use api::Machine;
 use clock::{Clock, Ids};
 use kinds::Catalog;
+use meta::ApiError;
 use store::{Snapshot, Store};
 use tokio::sync::Semaphore;
 
@@ -15,6 +16,8 @@ use crate::catalog::Source;
 use crate::discovery::Published;
 use crate::hub::Hub;
 use crate::insight::Questions;
+use crate::link::RemoteNode;
+use crate::link::dial::{self, NodeTls};
 use crate::nodes::{NodeHand, Nodes};
 use crate::pods::STREAMS_MAX;
 
@@ -68,6 +71,7 @@ pub struct App {
     pub(crate) nodes: Nodes,
     /// Rounds of fights over fields so far.
     pub(crate) fights: AtomicU64,
+    node_tls: OnceLock<NodeTls>,
     catalog: RwLock<Arc<Published>>,
     ready: AtomicBool,
     pub(crate) stopping: tokio::sync::watch::Sender<bool>,
@@ -94,6 +98,7 @@ impl App {
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             nodes: Nodes::default(),
             fights: AtomicU64::new(0),
+            node_tls: OnceLock::new(),
             catalog: RwLock::new(Arc::new(catalog)),
             ready: AtomicBool::new(false),
             stopping: tokio::sync::watch::Sender::new(false),
@@ -119,6 +124,24 @@ impl App {
     /// Takes a node's hand: streams of its pods are asked of it from now on.
     pub fn connect_node(&self, name: &str, hand: Arc<dyn NodeHand>) {
         self.nodes.connect(name, hand);
+    }
+
+    /// Nodes on other machines are asked over TLS from now on; `tls` gives the configuration of the moment.
+    pub fn reach_nodes(&self, tls: NodeTls) {
+        // Told once; a second time would change nothing.
+        let _ = self.node_tls.set(tls);
+    }
+
+    /// The hand of a node: of this process, or over a connection to where its Node says that it is.
+    pub(crate) fn hand(&self, name: &str) -> Result<Arc<dyn NodeHand>, ApiError> {
+        let near = self.nodes.hand(name);
+        match (&near, self.node_tls.get()) {
+            (Err(_), Some(tls)) => match dial::address(&self.store.snapshot(), name) {
+                Some(address) => Ok(Arc::new(RemoteNode::new(name, dial::to(name, address, Arc::clone(tls))))),
+                None => near,
+            },
+            _ => near,
+        }
     }
 
     /// The kinds served now.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use admit::{Attributes, UserInfo, tokens, user};
+use admit::tokens::Authenticated;
+use admit::{Attributes, UserInfo, bootstrap_token, tokens, user};
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use meta::ApiError;
@@ -29,6 +30,24 @@ pub fn authenticate(app: &App, peer: &Peer, headers: &HeaderMap) -> Result<Arc<U
     impersonate(app, proven, headers)
 }
 
+/// Whom a token of any kind proves; see [`tokens::authenticate`].
+pub fn proven(app: &App, token: &str, wanted: Option<&[String]>) -> Result<Option<Authenticated>, String> {
+    let (identity, snapshot, now) = (&app.identity, app.store.snapshot(), app.clock.now());
+    if let Some(user) = bootstrap_token::authenticate(&snapshot, token, now)? {
+        let own = &identity.tokens.audiences;
+        let audiences = wanted.map_or_else(|| own.clone(), |wanted| common(wanted, own));
+        return match audiences.is_empty() {
+            true => Err("the token is for other audiences".to_owned()),
+            false => Ok(Some(Authenticated { user, audiences, stale: None })),
+        };
+    }
+    tokens::authenticate(&identity.tokens, &*identity.verifier, &snapshot, token, wanted, now)
+}
+
+fn common(wanted: &[String], own: &[String]) -> Vec<String> {
+    wanted.iter().filter(|audience| own.contains(audience)).cloned().collect()
+}
+
 fn bearer(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
@@ -36,16 +55,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 fn token_user(app: &App, token: &str) -> Result<UserInfo, ApiError> {
-    let identity = &app.identity;
-    let outcome = tokens::authenticate(
-        &identity.tokens,
-        &*identity.verifier,
-        &app.store.snapshot(),
-        token,
-        None,
-        app.clock.now(),
-    );
-    match outcome {
+    match proven(app, token, None) {
         Ok(Some(authenticated)) => Ok(authenticated.user),
         Ok(None) => Err(ApiError::unauthorized()),
         Err(reason) => {

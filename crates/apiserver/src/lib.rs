@@ -12,6 +12,7 @@ mod hub;
 mod idle;
 mod in_process;
 mod insight;
+pub mod link;
 mod metrics;
 mod negotiate;
 mod nodes;

@@ -61,7 +61,7 @@ async fn ask_nodes(app: &Arc<App>, objects: &[Value], is_pods: bool) -> BTreeMap
     let names: BTreeSet<String> = objects.iter().map(name).collect();
     let mut asked = JoinSet::new();
     for name in names {
-        let Ok(hand) = app.nodes.hand(&name) else { continue };
+        let Ok(hand) = app.hand(&name) else { continue };
         asked.spawn(async move { (name, tokio::time::timeout(NODE_TIMEOUT, hand.usage()).await) });
     }
     let answers = asked.join_all().await;

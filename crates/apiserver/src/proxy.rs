@@ -61,7 +61,7 @@ pub async fn answer(
     let unreachable = |error: &dyn std::fmt::Display| {
         ApiError::new(503, Reason::ServiceUnavailable, format!("error trying to reach service: {error}"))
     };
-    let hand = app.nodes.hand(&backend.node)?;
+    let hand = app.hand(&backend.node)?;
     let connection = hand.forward(&backend.pod, backend.port).await.map_err(|error| unreachable(&error.message()))?;
     let (mut sender, carrying) = http1::handshake(TokioIo::new(connection)).await.map_err(|e| unreachable(&e))?;
     // Ends with the answer, or when nobody waits for it any more.

@@ -10,6 +10,7 @@ use meta::{ApiError, ObjectExt};
 use serde_json::{Value, json};
 
 use crate::app::App;
+use crate::authn;
 use crate::respond::tree_response;
 
 /// POST `serviceaccounts/NAME/token`.
@@ -42,9 +43,7 @@ pub fn review(app: &App, request: &Request) -> Result<Response<Body>, ApiError> 
         value.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
     };
     let wanted = review.at(&["spec", "audiences"]).map(texts).filter(|audiences| !audiences.is_empty());
-    let (identity, now) = (&app.identity, app.clock.now());
-    let outcome =
-        tokens::authenticate(&identity.tokens, &*identity.verifier, &app.snapshot(), &token, wanted.as_deref(), now);
+    let outcome = authn::proven(app, &token, wanted.as_deref());
     let status = match outcome {
         Ok(Some(proven)) => {
             json!({"authenticated": true, "user": proven.user.to_value(), "audiences": proven.audiences})

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use clap::{Parser, Subcommand};
 
+use crate::node_args::NodeArgs;
+
 /// Keeps declared workloads true; speaks the Kubernetes API.
 #[derive(Debug, Parser)]
 #[command(name = "setpoint", version, disable_help_subcommand = true)]
@@ -21,6 +23,10 @@ pub enum Command {
     Up(UpArgs),
     /// Run the API server with its store and controllers.
     Server(ServerArgs),
+    /// Run pods on this machine for a server on another one (docs/multi-machine.md).
+    Agent(AgentArgs),
+    /// Make, list and delete the tokens that machines join with.
+    Token(crate::token::TokenArgs),
     /// Run the controllers alone, against an API server that is somewhere else.
     Controllers(ControllersArgs),
     /// Show what applying manifests would do, and what would follow from it.
@@ -78,18 +84,12 @@ pub struct ServerArgs {
     /// Run pods on this machine as well, as a node of this name [default name: the machine's].
     #[arg(long, value_name = "NAME", num_args = 0..=1, default_missing_value = "")]
     pub node: Option<String>,
-    /// The parent of all control groups of pods, relative to the hierarchies' roots.
-    #[arg(long, default_value = "setpoint", value_name = "PATH")]
-    pub cgroup_root: String,
-    /// How many pods the node takes.
-    #[arg(long, default_value_t = server::PODS_MAX, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
-    pub max_pods: u64,
-    /// Run the node's containers with the runtime behind this socket, which speaks CRI v1 (containerd, CRI-O), instead
-    /// of the embedded one.
-    #[arg(long, value_name = "ENDPOINT", value_parser = socket)]
-    pub cri: Option<PathBuf>,
-    #[command(flatten)]
-    pub keeping: crate::node_args::NodeArgs,
+    /// The range of all pods' addresses; each node gets a /24 of it.
+    #[arg(long, default_value = server::CLUSTER_CIDR, value_name = "CIDR", value_parser = cluster_cidr)]
+    pub cluster_cidr: String,
+    /// A further name or address of the server, for its certificate; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub tls_san: Vec<String>,
     /// Have this many nodes whose pods are played, not run (docs/simulated-nodes.md).
     #[arg(long, default_value_t = 0, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=10_000))]
     pub simulated_nodes: u64,
@@ -99,6 +99,46 @@ pub struct ServerArgs {
     /// Log format.
     #[arg(long, value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
+    #[command(flatten)]
+    pub node_args: NodeArgs,
+}
+
+/// Options of `agent`.
+#[derive(Debug, clap::Args)]
+pub struct AgentArgs {
+    #[command(flatten)]
+    pub data: DataDir,
+    /// The server; needed the first time, and when it has moved.
+    #[arg(long, value_name = "https://HOST:PORT", value_parser = server_address)]
+    pub join: Option<http::Uri>,
+    /// What 'setpoint token create' printed on the server; not needed once the machine has joined.
+    #[arg(long, env = "SETPOINT_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
+    /// The pin of the server's authority, where the token does not carry it.
+    #[arg(long, value_name = "sha256:HASH", alias = "discovery-token-ca-cert-hash")]
+    pub ca_cert_hash: Option<String>,
+    /// The name of the node [default: the machine's].
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub node_name: String,
+    /// The node's address [default: the one from which it reaches the server].
+    #[arg(long, value_name = "IP")]
+    pub node_ip: Option<std::net::IpAddr>,
+    /// Where the server asks for logs and streams; port 0 takes any free port.
+    #[arg(long, default_value = "0.0.0.0:10250")]
+    pub listen: SocketAddr,
+    /// Log format.
+    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    #[command(flatten)]
+    pub node_args: NodeArgs,
+}
+
+fn server_address(text: &str) -> Result<http::Uri, String> {
+    let text = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
+    match text.parse::<http::Uri>() {
+        Ok(uri) if uri.scheme_str() == Some("https") && uri.host().is_some() => Ok(uri),
+        _ => Err(format!("{text:?} is not an address such as https://192.0.2.1:6443")),
+    }
 }
 
 /// Options of `controllers`.
@@ -184,15 +224,6 @@ pub enum LogFormat {
     Json,
 }
 
-/// The socket of `unix:///run/containerd/containerd.sock`, or of a plain path.
-fn socket(text: &str) -> Result<PathBuf, String> {
-    let path = text.strip_prefix("unix://").unwrap_or(text);
-    if !path.starts_with('/') {
-        return Err("an endpoint is a Unix socket, such as unix:///run/containerd/containerd.sock".to_owned());
-    }
-    Ok(PathBuf::from(path))
-}
-
 impl DataDir {
     /// The directory, by option, environment or default.
     pub fn path(&self) -> PathBuf {
@@ -204,6 +235,16 @@ impl DataDir {
             _ => PathBuf::from("/var/lib/setpoint"),
         }
     }
+}
+
+/// A range that at least one node fits into, and no more nodes than upstream allows.
+fn cluster_cidr(text: &str) -> Result<String, String> {
+    let refuse = || format!("{text:?} is not an IPv4 range such as {}, with a prefix of 8 to 24", server::CLUSTER_CIDR);
+    let (network, prefix) = text.split_once('/').ok_or_else(refuse)?;
+    let network: std::net::Ipv4Addr = network.parse().map_err(|_| refuse())?;
+    let prefix: u32 = prefix.parse().ok().filter(|prefix| (8..=24).contains(prefix)).ok_or_else(refuse)?;
+    let is_whole = u32::from(network) & (u32::MAX >> prefix) == 0;
+    if is_whole { Ok(text.to_owned()) } else { Err(format!("{text:?} has bits beyond its prefix")) }
 }
 
 /// The kubeconfig, by option, environment or default.

@@ -1,4 +1,4 @@
-//! The small tools of the built-in image, for examples and tests: `serve`, `sleep`, `exit`, `echo`.
+//! The small tools of the built-in image, for examples and tests: `serve`, `get`, `cat`, `sleep`, `exit`, `echo`.
 //!
 //! The program runs as the first process of a container, which gets no signal that it does not ask for: every tool
 //! that waits ends on SIGTERM.
@@ -14,8 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 
 /// The name of the program in the image, and the word that means the same.
 const NAME: &str = "box";
-const USAGE: &str =
-    "usage: box serve [PORT] | sleep [SECONDS] | exit CODE | allocate MIB | fill FILE MIB | echo TEXT...";
+const USAGE: &str = "usage: box serve [PORT] | get HOST:PORT[/PATH] | cat FILE | sleep [SECONDS] | exit CODE | allocate MIB | \
+                     fill FILE MIB | echo TEXT...";
 /// Where `serve` listens unless told otherwise.
 const PORT: u16 = 8080;
 /// More are turned away: the server is for examples.
@@ -24,6 +24,8 @@ const CONNECTIONS_MAX: usize = 128;
 const ALLOCATE_MIB_MAX: usize = 4_096;
 /// Of a request's head.
 const HEAD_BYTES_MAX: u64 = 16 * 1024;
+/// Printed of an answer or a file.
+const PRINT_BYTES_MAX: u64 = 16 << 20;
 /// How long a client may take for it.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -52,6 +54,15 @@ enum Tool {
     Echo {
         text: String,
     },
+    /// Prints what a server says.
+    Get {
+        host: String,
+        path: String,
+    },
+    /// Prints a file.
+    Cat {
+        file: String,
+    },
     /// Takes so much memory and keeps it: what a limit is for.
     Allocate {
         mib: usize,
@@ -73,6 +84,12 @@ fn parse(words: &[String]) -> Option<Tool> {
         ["exit", code] => code.parse().ok().map(|code| Tool::Exit { code }),
         ["allocate", mib] => mib.parse().ok().map(|mib| Tool::Allocate { mib }),
         ["fill", file, mib] => mib.parse().ok().map(|mib| Tool::Fill { file: (*file).to_owned(), mib }),
+        ["get", url] => {
+            let url = url.strip_prefix("http://").unwrap_or(url);
+            let (host, path) = url.split_once('/').unwrap_or((url, ""));
+            Some(Tool::Get { host: host.to_owned(), path: format!("/{path}") })
+        }
+        ["cat", file] => Some(Tool::Cat { file: (*file).to_owned() }),
         ["echo", text @ ..] => Some(Tool::Echo { text: text.join(" ") }),
         _ => None,
     }
@@ -94,6 +111,8 @@ pub fn run(words: &[String]) -> ExitCode {
         Tool::Allocate { mib } => allocate(mib),
         Tool::Fill { file, mib } => fill(&file, mib),
         Tool::Serve { port } => serve(port),
+        Tool::Get { host, path } => get(&host, &path),
+        Tool::Cat { file } => cat(&file),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -102,6 +121,29 @@ pub fn run(words: &[String]) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Asks a server for a page and prints the body; an answer that is no success is an error.
+fn get(host: &str, path: &str) -> std::io::Result<()> {
+    use std::net::ToSocketAddrs as _;
+    let address = host.to_socket_addrs()?.next().ok_or(std::io::ErrorKind::NotFound)?;
+    let mut stream = TcpStream::connect_timeout(&address, CLIENT_TIMEOUT)?;
+    stream.set_read_timeout(Some(CLIENT_TIMEOUT))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.take(PRINT_BYTES_MAX).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or(std::io::ErrorKind::UnexpectedEof)?;
+    let status = head.lines().next().unwrap_or_default();
+    match status.split(' ').nth(1).is_some_and(|code| code.starts_with('2')) {
+        true => std::io::stdout().write_all(body.as_bytes()),
+        false => Err(std::io::Error::other(status.to_owned())),
+    }
+}
+
+fn cat(file: &str) -> std::io::Result<()> {
+    let mut file = std::fs::File::open(file)?.take(PRINT_BYTES_MAX);
+    std::io::copy(&mut file, &mut std::io::stdout()).map(drop)
 }
 
 /// Takes memory, a piece at a time, and uses it.
@@ -240,6 +282,10 @@ mod tests {
         check("exit 256", None);
         check("exit", None);
         check("echo a b", Some(Tool::Echo { text: "a b".to_owned() }));
+        let (host, path) = ("10.0.0.1:80".to_owned(), "/a/b".to_owned());
+        check("get http://10.0.0.1:80/a/b", Some(Tool::Get { host, path }));
+        check("get a:1", Some(Tool::Get { host: "a:1".to_owned(), path: "/".to_owned() }));
+        check("cat /a", Some(Tool::Cat { file: "/a".to_owned() }));
         check("rm -rf /", None);
     }
 
@@ -262,6 +308,8 @@ mod tests {
         check("POST /healthz/on", "200");
         check("GET /healthz?x=y", "200");
         check("GET /", "200");
+        assert!(get(&address.to_string(), "/").is_ok());
+        assert!(get(&address.to_string(), "/etc/passwd").is_err());
         check("GET /etc/passwd", "404");
         check("DELETE /", "404");
     }

@@ -13,6 +13,7 @@ mod reach;
 mod report;
 mod reports;
 mod run;
+mod token;
 mod undo;
 mod up;
 

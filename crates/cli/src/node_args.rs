@@ -8,9 +8,19 @@ use server::{ImageLimits, NodeRole, Policy, Upkeep};
 use crate::report::CommandError;
 
 /// Options of a node.
-#[derive(Debug, Default, clap::Args)]
+#[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Options of the node")]
 pub struct NodeArgs {
+    /// The parent of all control groups of pods, relative to the hierarchies' roots [default: one of the data directory's].
+    #[arg(long, value_name = "PATH")]
+    pub cgroup_root: Option<String>,
+    /// How many pods the node takes.
+    #[arg(long, default_value_t = server::PODS_MAX, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub max_pods: u64,
+    /// Run the node's containers with the runtime behind this socket, which speaks CRI v1 (containerd, CRI-O), instead
+    /// of the embedded one.
+    #[arg(long, value_name = "ENDPOINT", value_parser = socket)]
+    pub cri: Option<PathBuf>,
     /// Directory of manifests of pods that the node runs by itself [default: manifests in the data directory].
     #[arg(long, value_name = "DIR")]
     pub pod_manifests: Option<PathBuf>,
@@ -44,6 +54,15 @@ pub struct NodeArgs {
     pub minimum_image_ttl_duration: Duration,
 }
 
+/// The socket of `unix:///run/containerd/containerd.sock`, or of a plain path.
+fn socket(text: &str) -> Result<PathBuf, String> {
+    let path = text.strip_prefix("unix://").unwrap_or(text);
+    if !path.starts_with('/') {
+        return Err("an endpoint is a Unix socket, such as unix:///run/containerd/containerd.sock".to_owned());
+    }
+    Ok(PathBuf::from(path))
+}
+
 /// A span of time as Go writes it.
 fn time(text: &str) -> Result<Duration, String> {
     let nanos = meta::duration::parse(text)?;
@@ -53,10 +72,14 @@ fn time(text: &str) -> Result<Duration, String> {
 impl NodeArgs {
     /// The node of this name.
     pub(crate) fn role(&self, name: String) -> Result<NodeRole, CommandError> {
-        let mut role = NodeRole::named(name);
-        role.manifests.clone_from(&self.pod_manifests);
-        role.upkeep = self.upkeep().map_err(std::io::Error::other)?;
-        Ok(role)
+        Ok(NodeRole {
+            name,
+            cgroup_root: self.cgroup_root.clone(),
+            pods_max: self.max_pods,
+            cri: self.cri.clone(),
+            upkeep: self.upkeep().map_err(std::io::Error::other)?,
+            manifests: self.pod_manifests.clone(),
+        })
     }
 
     fn upkeep(&self) -> Result<Upkeep, String> {

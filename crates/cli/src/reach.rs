@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use client::{Https, read_kubeconfig};
+use client::{Access, Https, read_kubeconfig};
 use clock::SystemClock;
 use kinds::Catalog;
 use meta::ObjectExt;
@@ -26,6 +26,11 @@ pub struct ReachArgs {
 impl ReachArgs {
     /// A client of that server.
     pub(crate) fn open(&self) -> Result<Api, CommandError> {
+        Ok(self.open_with_access()?.0)
+    }
+
+    /// The same, and what the kubeconfig says.
+    pub(crate) fn open_with_access(&self) -> Result<(Api, Access), CommandError> {
         let path = crate::args::kubeconfig(self.kubeconfig.as_ref());
         let path =
             path.ok_or_else(|| std::io::Error::other("no kubeconfig is named, and there is no home directory"))?;
@@ -33,7 +38,8 @@ impl ReachArgs {
             source: Box::new(error),
             hint: Some("start a server with 'setpoint up' or name its kubeconfig with --kubeconfig".to_owned()),
         })?;
-        Ok(Api::new(Https::open(&access, Arc::new(SystemClock::new()))?))
+        let api = Api::new(Https::open(&access, Arc::new(SystemClock::new()))?);
+        Ok((api, access))
     }
 }
 

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use clap::CommandFactory as _;
-use server::{Config, ControllersConfig, NodeRole, Selection};
+use server::{AgentConfig, Config, ControllersConfig, JoinToken, NodeRole, Selection};
 use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::EnvFilter;
 
-use crate::args::{Args, BackupArgs, Command, ControllersArgs, DataDir, LogFormat, RestoreArgs, ServerArgs};
+use crate::args::{AgentArgs, Args, BackupArgs, Command, ControllersArgs, DataDir, LogFormat, RestoreArgs, ServerArgs};
 use crate::report::{CommandError, Ended};
 use crate::reports::RolloutCommand;
 use crate::{planning, reports};
@@ -20,6 +20,8 @@ pub fn run(args: Args) -> Result<Ended, CommandError> {
     match args.command {
         Command::Up(args) => crate::up::up(&args)?,
         Command::Server(args) => serve(&args)?,
+        Command::Agent(args) => agent(&args)?,
+        Command::Token(args) => return ask(crate::token::run(&args)),
         Command::Controllers(args) => control(args)?,
         Command::Plan(args) => return ask(planning::plan(&args)),
         Command::Apply(args) => return ask(planning::apply(&args)),
@@ -62,6 +64,25 @@ fn serve(args: &ServerArgs) -> Result<(), CommandError> {
     })
 }
 
+fn agent(args: &AgentArgs) -> Result<(), CommandError> {
+    start_logging(args.log_format, "info");
+    let token = args.token.as_deref().map(|token| JoinToken::parse(token, args.ca_cert_hash.as_deref())).transpose();
+    let config = AgentConfig {
+        server: args.join.clone(),
+        token: token.map_err(std::io::Error::other)?,
+        data_dir: args.data.path(),
+        role: args.node_args.role(node_name(&args.node_name))?,
+        listen: args.listen,
+        address: args.node_ip,
+        version: GIT_VERSION.to_owned(),
+    };
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async move {
+        let stop = told_to_stop()?;
+        server::run_agent(config, stop).await.map_err(CommandError::from)
+    })
+}
+
 fn control(args: ControllersArgs) -> Result<(), CommandError> {
     start_logging(args.log_format, "info");
     let config = ControllersConfig {
@@ -94,6 +115,8 @@ pub(crate) fn config_of(args: &ServerArgs) -> Result<Config, CommandError> {
     Ok(Config {
         data_dir: args.data.path(),
         listen: args.listen,
+        names: args.tls_san.clone(),
+        cluster_cidr: args.cluster_cidr.clone(),
         kubeconfig: crate::args::kubeconfig(args.kubeconfig.as_ref()),
         controllers: !args.no_controllers,
         simulated_nodes: usize::try_from(args.simulated_nodes)?,
@@ -106,8 +129,7 @@ pub(crate) fn config_of(args: &ServerArgs) -> Result<Config, CommandError> {
 
 /// The node on this machine, called `name` or, if that is empty, as the machine is.
 pub(crate) fn node_role(args: &ServerArgs, name: &str) -> Result<NodeRole, CommandError> {
-    let role = args.keeping.role(node_name(name))?;
-    Ok(NodeRole { cgroup_root: args.cgroup_root.clone(), pods_max: args.max_pods, cri: args.cri.clone(), ..role })
+    args.node_args.role(node_name(name))
 }
 
 /// The name of this machine's node: as given, or the machine's own.

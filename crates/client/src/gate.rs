@@ -1,6 +1,6 @@
-//! Transports around a transport: one that acts as somebody else, one that can be shut.
+//! Transports around a transport: one that acts as somebody else, one that can be shut, one that can be exchanged.
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use bytes::Bytes;
 use http::header::HeaderName;
@@ -64,6 +64,28 @@ impl Transport for Gated {
                 answer = self.through.call(request) => answer,
             }
         })
+    }
+}
+
+/// A transport in whose place another can be put, as when a certificate was renewed. What is under way goes on.
+pub struct Swap(RwLock<Arc<dyn Transport>>);
+
+impl Swap {
+    /// Begins with this one.
+    pub fn new(first: Arc<dyn Transport>) -> Swap {
+        Swap(RwLock::new(first))
+    }
+
+    /// From now on this one is used.
+    pub fn replace(&self, next: Arc<dyn Transport>) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+}
+
+impl Transport for Swap {
+    fn call(&self, request: Request<Bytes>) -> BoxFuture<'_, Result<Response<Body>, CallError>> {
+        let now = Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner));
+        Box::pin(async move { now.call(request).await })
     }
 }
 

@@ -8,7 +8,7 @@ mod retry;
 mod tls;
 mod transport;
 
-pub use gate::{Acting, Gated};
+pub use gate::{Acting, Gated, Swap};
 pub use https::{Https, HttpsError};
-pub use kubeconfig::{Access, Credential, Identity, KubeconfigError, read_kubeconfig};
+pub use kubeconfig::{Access, Credential, Identity, KubeconfigError, Secret, read_kubeconfig};
 pub use transport::{Body, BoxError, BoxFuture, CallError, Transport, read_all};

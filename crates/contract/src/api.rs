@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::error::Result;
+use crate::range::Cidr;
 use crate::resources::{Resources, Stats};
 use crate::spec::{ContainerId, ContainerSpec, SandboxSpec};
 use crate::status::{ContainerFilter, ContainerStatus, SandboxStatus};
@@ -66,6 +67,11 @@ pub trait ContainerRuntime: Send + Sync {
     fn attach<'a>(&'a self, id: &'a str, stdin: bool) -> Pending<'a, Session>;
     /// Connects to a TCP port within the sandbox.
     fn port_forward<'a>(&'a self, sandbox: &'a str, port: u16) -> Pending<'a, Box<dyn Connection>>;
+
+    /// Tells the runtime the range of its pods' addresses, when it is known. Pods that have an address keep it.
+    fn update_runtime_config(&self, pod_cidr: Cidr) -> Pending<'_, ()>;
+    /// Whether pods can be put on the pod network now.
+    fn network_ready(&self) -> bool;
 
     /// State changes from now on.
     fn events(&self) -> Events;

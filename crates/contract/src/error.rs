@@ -25,6 +25,9 @@ pub enum Error {
     /// All addresses of the node's range are taken.
     #[error("no free address in {0}")]
     NoAddress(String),
+    /// The node has not been told its range of addresses yet.
+    #[error("the pod network is not ready: the node has no range of addresses yet (spec.podCIDR)")]
+    NetworkNotReady,
     /// The shim of the sandbox is gone or does not answer as it should.
     #[error("shim of sandbox {id}: {message}")]
     Shim { id: String, message: String },

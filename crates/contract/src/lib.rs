@@ -7,6 +7,7 @@ mod api;
 mod error;
 mod hosts;
 mod log_files;
+mod range;
 mod resources;
 mod spec;
 mod status;
@@ -16,6 +17,7 @@ pub use api::{Connection, ContainerRuntime, Pending};
 pub use error::{Error, Result};
 pub use hosts::hosts_file;
 pub use log_files::{keep_newest, name_aside, rotated};
+pub use range::Cidr;
 pub use resources::{CpuStats, MemoryStats, QosClass, Resources, Stats};
 pub use spec::{
     ContainerId, ContainerSpec, Device, DnsConfig, HostAlias, IpcMode, LogLimits, Mount, MountSource, NetworkMode,

@@ -51,6 +51,8 @@ const SCENARIOS: &[Scenario] = &[
     scenario("counts the pods", &["disruption"], &[budget_and_pods, lose_a_pod]),
     scenario("sums up", &["clusterrole-aggregation"], &[roles, another_role]),
     scenario("removes what is nowhere", &["pod-garbage-collector"], &[pod_on_no_node, minute]),
+    scenario("gives ranges", &["node-ipam"], &[nodes_and_home, another_node]),
+    scenario("tells where pods are", &["node-routes"], &[nodes_and_home, addresses, another_node]),
     scenario("loses sight of a node", &["node"], &[nodes, minute, cordon]),
     scenario("drives pods away", &["taint-eviction"], &[nodes, taint]),
     scenario("counts what is used", &["resourcequota"], &[quota_and_pods, lose_a_pod]),
@@ -356,6 +358,20 @@ fn nodes(world: &mut World) {
     node(world, "n1");
     node(world, "n2");
     pod(world, "p", json!({}));
+}
+
+fn nodes_and_home(world: &mut World) {
+    put(world, "core/namespaces", "Namespace", "kube-system", json!({"metadata": {"namespace": "-"}}));
+    nodes(world);
+}
+
+fn addresses(world: &mut World) {
+    for (name, number) in [("n1", 1), ("n2", 2)] {
+        world.edit("core/nodes", "", name, |node| {
+            node.put(&["spec", "podCIDR"], format!("10.244.{number}.0/24"));
+            node.put(&["status", "addresses"], json!([{"type": "InternalIP", "address": format!("192.0.2.{number}")}]));
+        });
+    }
 }
 
 fn another_node(world: &mut World) {

@@ -19,7 +19,9 @@ mod garbage_collector;
 mod job;
 mod namespace;
 mod namespace_roots;
+mod node_ipam;
 mod node_lifecycle;
+mod node_routes;
 mod pod_garbage_collector;
 mod pod_rank;
 mod pods;
@@ -68,6 +70,8 @@ pub fn all() -> Vec<Controller> {
         Controller::of::<ttl_after_finished::TtlAfterFinishedController>(),
         Controller::of::<cluster_role_aggregation::ClusterRoleAggregationController>(),
         Controller::of::<pod_garbage_collector::PodGarbageCollector>(),
+        Controller::of::<node_ipam::NodeIpamController>(),
+        Controller::of::<node_routes::NodeRoutesController>(),
         Controller::of::<node_lifecycle::NodeLifecycleController>(),
         Controller::of::<taint_eviction::TaintEvictionController>(),
         Controller::of::<resource_quota::ResourceQuotaController>(),

@@ -9,6 +9,7 @@ mod channel;
 mod images;
 mod labels;
 mod logs;
+mod network;
 mod request;
 mod runtime;
 mod stream;
@@ -17,4 +18,5 @@ mod watch;
 mod wire;
 
 pub use images::{CriImage, CriImages};
+pub use network::PodNetwork;
 pub use runtime::{Config, CriRuntime, RuntimeInfo};

@@ -9,15 +9,16 @@ use std::time::Duration;
 
 use clock::SystemClock;
 use contract::{
-    Connection, ContainerFilter, ContainerId, ContainerRuntime, ContainerSpec, ContainerState, ContainerStatus, Error,
-    Event, Events, ExecOutput, ExecSpec, MountSource, Pending, Resources, Result, SandboxSpec, SandboxStatus, Session,
-    Stats,
+    Cidr, Connection, ContainerFilter, ContainerId, ContainerRuntime, ContainerSpec, ContainerState, ContainerStatus,
+    Error, Event, Events, ExecOutput, ExecSpec, MountSource, NetworkMode, Pending, Resources, Result, SandboxSpec,
+    SandboxStatus, Session, Stats,
 };
 use prost::Message;
 use tokio::sync::broadcast;
 
 use crate::cache::Cache;
 use crate::channel::{CallError, Channel, code};
+use crate::network::{self, Network, PodNetwork};
 use crate::request::{self, Agent};
 use crate::stream::{self, Wanted};
 use crate::subpath::SubPaths;
@@ -25,7 +26,7 @@ use crate::{answer, labels, watch, wire};
 
 const SERVICE: &str = "/runtime.v1.RuntimeService";
 /// An answer that needs no waiting on anybody else; a machine under load may take a while.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// What may have to wait for disks and networks: the kubelet's limit.
 const WORK_TIMEOUT: Duration = Duration::from_secs(120);
 /// A sandbox may have to fetch its own image first: the kubelet allows twice its limit.
@@ -74,7 +75,8 @@ pub(crate) struct Inner {
     pub channel: Arc<Channel>,
     pub agent: Agent,
     pub clock: SystemClock,
-    info: RuntimeInfo,
+    pub info: RuntimeInfo,
+    pub network: Network,
     root: PathBuf,
     parts: SubPaths,
     events: broadcast::Sender<Event>,
@@ -83,8 +85,9 @@ pub(crate) struct Inner {
 }
 
 impl CriRuntime {
-    /// Opens the runtime behind `config.socket`; waits for one that is just being started.
-    pub async fn open(config: Config) -> Result<CriRuntime> {
+    /// Opens the runtime behind `config.socket`; waits for one that is just being started. Its pods' network is that of
+    /// `plugin`.
+    pub async fn open(config: Config, plugin: Box<dyn PodNetwork>) -> Result<CriRuntime> {
         let channel = Arc::new(Channel::new(config.socket.clone()));
         let version = greet(&channel).await?;
         let unused = |error: CallError| answer::error("runtime", "", "ask what it is like", error);
@@ -105,6 +108,7 @@ impl CriRuntime {
                 version: version.runtime_version.trim_start_matches('v').to_owned(),
                 cni: network_directories(&status.info),
             },
+            network: Network::new(plugin, status.status.as_ref()),
             parts: SubPaths::new(config.root.join("parts")),
             root: config.root,
             events: broadcast::Sender::new(EVENTS_KEPT),
@@ -112,6 +116,7 @@ impl CriRuntime {
             containers: Cache::new(),
         });
         tokio::spawn(watch::run(Arc::downgrade(&inner)));
+        tokio::spawn(network::run(Arc::downgrade(&inner)));
         Ok(CriRuntime { inner })
     }
 
@@ -188,7 +193,7 @@ fn id(id: &str) -> wire::Id {
 }
 
 impl Inner {
-    async fn ask<A: Message + Default>(
+    pub async fn ask<A: Message + Default>(
         &self,
         method: &str,
         question: &impl Message,
@@ -308,6 +313,9 @@ impl Inner {
         };
         if let Some(same) = known.into_iter().find(is_same) {
             return self.sandbox(same).await;
+        }
+        if spec.network == NetworkMode::Pod && self.network.awaits_range(&self.info) {
+            return Err(Error::NetworkNotReady);
         }
         let directory = self.agent.log_directory(spec);
         std::fs::create_dir_all(&directory).map_err(Error::io(format!("make {}", directory.display())))?;
@@ -667,6 +675,14 @@ impl ContainerRuntime for CriRuntime {
 
     fn port_forward<'a>(&'a self, sandbox: &'a str, port: u16) -> Pending<'a, Box<dyn Connection>> {
         Box::pin(self.inner.forward(sandbox, port))
+    }
+
+    fn update_runtime_config(&self, pod_cidr: Cidr) -> Pending<'_, ()> {
+        Box::pin(self.inner.use_range(pod_cidr))
+    }
+
+    fn network_ready(&self) -> bool {
+        self.inner.network.is_ready(&self.inner.info)
     }
 
     fn events(&self) -> Events {

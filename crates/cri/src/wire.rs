@@ -60,6 +60,24 @@ pub struct RuntimeCondition {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub struct UpdateRuntimeConfigRequest {
+    #[prost(message, optional, tag = "1")]
+    pub runtime_config: Option<RuntimeConfig>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct RuntimeConfig {
+    #[prost(message, optional, tag = "1")]
+    pub network_config: Option<NetworkConfig>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct NetworkConfig {
+    #[prost(string, tag = "1")]
+    pub pod_cidr: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub struct RuntimeConfigResponse {
     #[prost(message, optional, tag = "1")]
     pub linux: Option<LinuxRuntimeConfiguration>,

@@ -10,17 +10,21 @@ mod container_spec;
 mod cri_images;
 mod dirs;
 mod image;
+mod keeper;
+mod listen;
 mod log;
 mod machine;
 mod manifests;
 mod material;
 mod mirrors;
 mod node_object;
+mod objects;
 mod oci_images;
 mod orphans;
 mod perform;
 mod probing;
 mod room;
+mod routes;
 mod sandbox_spec;
 mod seen;
 mod signal;
@@ -34,15 +38,16 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use client::Transport;
-use clock::Clock;
+use clock::{Clock, Ids};
 use contract::ContainerRuntime;
-use store::{Revision, Store};
-use tokio::sync::watch;
+use driver::Source;
 
 pub use cri_images::RuntimeImages;
 pub use image::{BoxedImage, Collected, ImageLimits, ImageStore, LocalImage, Needed};
+pub use listen::Door;
 pub use oci_images::OciImages;
 pub use room::run;
+pub use routes::keep_routes;
 pub use streams::Streams;
 
 /// What a node does for its machine's sake.
@@ -63,10 +68,8 @@ pub struct NodeConfig {
     pub root: PathBuf,
     /// Where the runtime writes logs: `<namespace>_<name>_<uid>` for each pod.
     pub logs: PathBuf,
-    /// What it looks at.
-    pub store: Arc<dyn Store>,
-    /// Rings when the store has moved.
-    pub moved: watch::Receiver<Revision>,
+    /// What it looks at: the server's own store, or a copy of what concerns the node.
+    pub source: Source,
     /// Its way to the API, as `system:node:<name>`.
     pub transport: Arc<dyn Transport>,
     /// The time.
@@ -91,6 +94,10 @@ pub struct NodeConfig {
     pub pods_max: u64,
     /// The version it reports.
     pub version: String,
+    /// Randomness for the watches of single objects, where the source does not show config maps and secrets.
+    pub watches: Option<Arc<dyn Ids>>,
+    /// The port at which it is asked for logs and streams; 0 when it runs in the server's process.
+    pub port: u16,
 }
 
 /// The component's name in events.

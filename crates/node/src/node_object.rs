@@ -24,6 +24,10 @@ pub(crate) const STATUS_EVERY: Duration = Duration::from_secs(5 * 60);
 /// Images that the status names: upstream's limit.
 const IMAGES_MAX: usize = 50;
 
+/// Upstream's words around the reason.
+const NETWORK_NOT_READY: &str = "container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady \
+                                 message:the node has no range of addresses yet (spec.podCIDR)";
+
 /// The labels that a node gives itself.
 fn labels(name: &str, machine: &Machine) -> Value {
     json!({
@@ -36,6 +40,8 @@ fn labels(name: &str, machine: &Machine) -> Value {
 pub(crate) struct Told<'t> {
     pub images: &'t [LocalImage],
     pub pressures: &'t Pressures,
+    /// Whether pods can have addresses of the node's range.
+    pub network_is_ready: bool,
 }
 
 /// What the machine has; for pods (`policy` given) without what is kept from them.
@@ -63,8 +69,8 @@ pub(crate) fn status(config: &NodeConfig, machine: &Machine, told: &Told<'_>, ol
     json!({
         "capacity": resources(machine, config.pods_max, None),
         "allocatable": resources(machine, config.pods_max, Some(&config.upkeep.eviction)),
-        "addresses": addresses, "conditions": conditions(told.pressures, old, now), "images": images,
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 0}},
+        "addresses": addresses, "conditions": conditions(told, old, now), "images": images,
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": config.port}},
         "nodeInfo": {
             "architecture": machine.architecture, "operatingSystem": "linux", "osImage": machine.os_image,
             "kernelVersion": machine.kernel, "machineID": machine.machine_id, "systemUUID": machine.system_uuid,
@@ -74,7 +80,7 @@ pub(crate) fn status(config: &NodeConfig, machine: &Machine, told: &Told<'_>, ol
     })
 }
 
-fn conditions(pressures: &Pressures, old: &Value, now: Time) -> Vec<Value> {
+fn conditions(told: &Told<'_>, old: &Value, now: Time) -> Vec<Value> {
     let stamp = now.to_rfc3339();
     let condition = |type_: &str, is_true: bool, (reason, message): (&str, &str)| {
         let status = if is_true { "True" } else { "False" };
@@ -86,10 +92,14 @@ fn conditions(pressures: &Pressures, old: &Value, now: Time) -> Vec<Value> {
         })
     };
     let short = Pressure::ALL.into_iter().map(|pressure| {
-        let is_on = pressures.contains(&pressure);
+        let is_on = told.pressures.contains(&pressure);
         condition(pressure.type_(), is_on, pressure.words(is_on))
     });
-    short.chain([condition("Ready", true, ("KubeletReady", "kubelet is posting ready status"))]).collect()
+    let ready = match told.network_is_ready {
+        true => condition("Ready", true, ("KubeletReady", "kubelet is posting ready status")),
+        false => condition("Ready", false, ("KubeletNotReady", NETWORK_NOT_READY)),
+    };
+    short.chain([ready]).collect()
 }
 
 /// Makes the Node if need be and writes its labels and status.
@@ -175,7 +185,9 @@ mod tests {
             {"type": "MemoryPressure", "status": "True", "lastTransitionTime": "x"},
             {"type": "DiskPressure", "status": "True", "lastTransitionTime": "x"},
         ]}});
-        let said = conditions(&Pressures::from([Pressure::Memory]), &old, now);
+        let pressures = Pressures::from([Pressure::Memory]);
+        let told = |network_is_ready| Told { images: &[], pressures: &pressures, network_is_ready };
+        let said = conditions(&told(true), &old, now);
         let check = |at: usize, type_: &str, status: &str, reason: &str, since: &str| {
             let text = |field: &str| said[at].text(&[field]).to_owned();
             let found = (text("type"), text("status"), text("reason"), text("lastTransitionTime"));
@@ -185,6 +197,10 @@ mod tests {
         check(1, "DiskPressure", "False", "KubeletHasNoDiskPressure", &now.to_rfc3339());
         check(2, "PIDPressure", "False", "KubeletHasSufficientPID", &now.to_rfc3339());
         check(3, "Ready", "True", "KubeletReady", &now.to_rfc3339());
+        let unconnected = conditions(&told(false), &old, now);
+        assert_eq!(unconnected[0], said[0]);
+        assert_eq!(unconnected[3].text(&["status"]), "False");
+        assert_eq!(unconnected[3].text(&["reason"]), "KubeletNotReady");
         let machine = Machine { memory_bytes: 1 << 30, disk_bytes: 1 << 30, ..Machine::default() };
         let policy = Policy::default();
         assert_eq!(resources(&machine, 1, None).text(&["memory"]), "1048576Ki");

@@ -14,7 +14,7 @@ use agent::pressure::{self, Pressures, limits};
 use agent::{fit, static_pod};
 use brain::facts;
 use brain::{Note, Object, Wake};
-use driver::{Refused, Source};
+use driver::Refused;
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 use store::{Key, Revision};
@@ -24,14 +24,16 @@ use view::Mirror;
 
 use crate::api::{Api, PODS};
 use crate::dirs::Dirs;
+use crate::keeper::Keeper;
 use crate::machine::Machine;
 use crate::manifests::Manifests;
 use crate::mirrors::Mirrors;
+use crate::objects::Objects;
 use crate::orphans::Orphans;
 use crate::perform::{Ended, Hands, Task};
 use crate::seen::{self, Beside};
 use crate::upkeep::{Errand, Guard};
-use crate::{COMPONENT, NodeConfig, log, node_object, volume};
+use crate::{COMPONENT, NodeConfig, log, volume};
 
 /// How often volumes made of objects are brought up to date when nothing is known to have changed: tokens expire.
 const REFRESH_EVERY: Duration = Duration::from_secs(5 * 60);
@@ -66,6 +68,8 @@ pub(crate) enum News {
     Manifests(Vec<Arc<Value>>),
     /// Something was done about a mirror.
     Mirrored { key: Key, refused: Option<Refused> },
+    /// A config map or secret (`namespace/name`) may have changed.
+    Touched(String),
 }
 
 struct Room {
@@ -90,6 +94,8 @@ struct Room {
     untold: Vec<Note>,
     /// Whether it is known which pods manifests describe: until then no mirror is too many.
     knows_manifests: bool,
+    objects: Option<Objects>,
+    touched: BTreeSet<String>,
 }
 
 /// Runs until `stop` turns true. Containers go on running.
@@ -99,14 +105,13 @@ pub async fn run(config: NodeConfig, mut stop: watch::Receiver<bool>) {
         tracing::error!(directory = %config.root.display(), %error, "the node's directory cannot be made");
     }
     let machine = Machine::read(&config.root);
-    let source = Source::own(Arc::clone(&config.store), config.moved.clone());
-    let api = Api::new(Arc::clone(&config.transport), source);
-    let mut moved = config.moved.clone();
+    let api = Api::new(Arc::clone(&config.transport), config.source.clone());
+    let mut moved = config.source.moved.clone();
     let (news, mut heard) = mpsc::unbounded_channel();
     let (shown, pressures) = watch::channel(Pressures::new());
     let mut room = Room::new(config, &machine, api, news, pressures);
     tokio::spawn(listen(room.hands.runtime.events(), room.news.clone()));
-    let mut keeping = tokio::spawn(keep_node(room.keeper(machine)));
+    let mut keeping = tokio::spawn(room.keeper(machine).keep());
     let guarding = tokio::spawn(room.guard(shown).run());
     let reading = room.manifests().map(|manifests| tokio::spawn(manifests.run()));
     loop {
@@ -155,50 +160,6 @@ async fn listen(mut events: contract::Events, news: mpsc::UnboundedSender<News>)
     }
 }
 
-/// What keeps the Node.
-struct Keeper {
-    config: NodeConfig,
-    hands: Arc<Hands>,
-    machine: Machine,
-    pressures: watch::Receiver<Pressures>,
-}
-
-/// Registers the node, renews its lease, writes its status now and then, and when it runs short of something.
-async fn keep_node(mut keeper: Keeper) {
-    let config = keeper.config.clone();
-    let mut written: Option<(Time, Value)> = None;
-    let mut said = Pressures::new();
-    loop {
-        let now = config.clock.now();
-        let pressures = keeper.pressures.borrow_and_update().clone();
-        let is_due = written.as_ref().is_none_or(|(at, _)| at.after(node_object::STATUS_EVERY) <= now);
-        if is_due || pressures != said {
-            let images = keeper.hands.images.list().await.unwrap_or_default();
-            let told = node_object::Told { images: &images, pressures: &pressures };
-            match node_object::register(&keeper.hands.api, &config, &keeper.machine, &told, now).await {
-                Ok(node) => (written, said) = (Some((now, node)), pressures),
-                Err(failure) => {
-                    tracing::warn!(reason = failure.reason, "the Node cannot be written: {}", failure.message)
-                }
-            }
-        }
-        if let Some((_, node)) = &written {
-            match node_object::renew(&keeper.hands.api, node, now).await {
-                Ok(()) => {}
-                Err(refused) => {
-                    tracing::warn!(reason = refused.reason, "the lease cannot be renewed: {}", refused.message)
-                }
-            }
-        }
-        let pause = if written.is_some() { node_object::RENEW_EVERY } else { RETRY_RUNTIME };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            // The sender lives as long as the node.
-            Ok(()) = keeper.pressures.changed() => {}
-        }
-    }
-}
-
 impl Room {
     fn new(
         config: NodeConfig,
@@ -213,7 +174,7 @@ impl Room {
         let (runtime, images) = (Arc::clone(&config.runtime), Arc::clone(&config.images));
         let memory = i64::try_from(machine.memory_bytes).unwrap_or(i64::MAX);
         let hands = Hands::new(api, runtime, images, dirs, config.cluster_dns, ips.clone(), memory);
-        let mirror = Mirror::of(&*config.store);
+        let mirror = Mirror::of(&*config.source.store);
         let mut room = Room {
             hands: Arc::new(hands),
             mirror,
@@ -231,6 +192,8 @@ impl Room {
             mirrors: Mirrors::default(),
             untold: Vec::new(),
             knows_manifests: config.manifests.is_none(),
+            objects: config.watches.clone().map(|ids| Objects::new(Arc::clone(&config.transport), ids)),
+            touched: BTreeSet::new(),
             config,
         };
         room.beside.resized = remembered_resizes(&room.hands.dirs);
@@ -252,12 +215,7 @@ impl Room {
     }
 
     fn keeper(&self, machine: Machine) -> Keeper {
-        Keeper {
-            config: self.config.clone(),
-            hands: Arc::clone(&self.hands),
-            machine,
-            pressures: self.pressures.clone(),
-        }
+        Keeper::new(self.config.clone(), Arc::clone(&self.hands), machine, self.pressures.clone())
     }
 
     /// Every pod, after a start or when history was lost.
@@ -273,8 +231,8 @@ impl Room {
 
     fn look(&mut self) {
         let mut changed = BTreeSet::new();
-        let mut touched = BTreeSet::new();
-        let is_whole = self.mirror.advance(&*self.config.store, |_, event| match &*event.key.collection {
+        let mut touched = std::mem::take(&mut self.touched);
+        let is_whole = self.mirror.advance(&*self.config.source.store, |_, event| match &*event.key.collection {
             "core/pods" => {
                 changed.insert(event.key.clone());
             }
@@ -288,6 +246,19 @@ impl Room {
         }
         changed.iter().for_each(|key| self.notice_pod(key));
         self.refresh(&touched);
+        self.watch_objects();
+    }
+
+    /// What mounted volumes are made of is watched.
+    fn watch_objects(&mut self) {
+        let Some(objects) = &mut self.objects else { return };
+        let uses = |tenant: &&Tenant| !tenant.is_gone && tenant.memory.is_mounted() && has_payloads(&tenant.object);
+        let news = self.news.clone();
+        let told = move |item: String| {
+            // The receiver is gone only when the node is.
+            let _ = news.send(News::Touched(item));
+        };
+        objects.watch(self.tenants.values().filter(uses).map(|tenant| &*tenant.object), &told);
     }
 
     /// A pod may have come, changed or gone.
@@ -561,6 +532,9 @@ impl Room {
     fn hear(&mut self, news: News) {
         match news {
             News::Runtime => self.is_stale = true,
+            News::Touched(item) => {
+                self.touched.insert(item);
+            }
             News::Refreshed { uid } => {
                 if let Some(tenant) = self.tenants.get_mut(&uid) {
                     tenant.is_refreshing = false;

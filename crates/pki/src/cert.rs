@@ -48,6 +48,14 @@ pub(crate) fn has_key(der: &[u8], public_key: &[u8]) -> bool {
         .is_ok_and(|(_, certificate)| certificate.public_key().subject_public_key.data.as_ref() == public_key)
 }
 
+/// The hash of a certificate's public key as kubeadm pins it: `sha256:` and the hexadecimal digest of the DER form.
+pub(crate) fn key_hash(der: &[u8]) -> Option<String> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    let digest = ring::digest::digest(&ring::digest::SHA256, certificate.public_key().raw);
+    let hex: String = digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    Some(format!("sha256:{hex}"))
+}
+
 /// Whether `issuer` signed `der`.
 pub(crate) fn is_signed_by(der: &[u8], issuer: &[u8]) -> bool {
     let (Ok((_, certificate)), Ok((_, issuer))) = (X509Certificate::from_der(der), X509Certificate::from_der(issuer))

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::path::Path;
 
 use clock::Ids;
 use rcgen::{CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair, KeyUsagePurpose, SanType};
@@ -12,7 +13,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::extensions::GeneralName;
 use x509_parser::prelude::FromDer;
 
-use crate::authority::Authority;
+use crate::authority::{self, Authority};
 use crate::cert::{self, BACKDATE_SECONDS, Validity};
 use crate::error::PkiError;
 
@@ -99,6 +100,16 @@ impl Leaf {
         Some(Self { cert_pem: text[at..].to_owned(), key_pem: key.serialize_pem(), der, validity })
     }
 
+    /// Reads what [`Leaf::store`] wrote; `None` when there is nothing, or no matching pair.
+    pub fn load(path: &Path) -> Result<Option<Self>, PkiError> {
+        Ok(authority::read(path)?.and_then(|text| Leaf::from_pem(&text)))
+    }
+
+    /// Keeps key and certificate in one file, for the owner alone.
+    pub fn store(&self, path: &Path) -> Result<(), PkiError> {
+        authority::write(path, &self.to_pem())
+    }
+
     /// Key and certificate as one text, so that they are stored in one atomic write.
     pub(crate) fn to_pem(&self) -> String {
         format!("{}{}", self.key_pem, self.cert_pem)
@@ -159,7 +170,7 @@ impl Leaf {
     }
 }
 
-fn params(purpose: &Purpose) -> Result<CertificateParams, rcgen::Error> {
+pub(crate) fn params(purpose: &Purpose) -> Result<CertificateParams, rcgen::Error> {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
     if let Some(organization) = &purpose.organization {

@@ -58,7 +58,13 @@ struct Own {
     server: Arc<Leaf>,
     admin: Arc<Leaf>,
     front_proxy: Arc<Leaf>,
+    node_client: Arc<Leaf>,
 }
+
+/// As whom the API server comes to a node. The name is kubeadm's; the group is of no use at the API.
+pub const NODE_CLIENT: &str = "kube-apiserver-kubelet-client";
+/// The group beside it.
+pub const NODE_CLIENT_GROUP: &str = "setpoint:kube-apiservers";
 
 /// Keys and certificates of one cluster.
 pub struct Pki {
@@ -115,15 +121,25 @@ impl Pki {
         self.own().front_proxy
     }
 
+    /// The certificate with which this server comes to nodes.
+    pub fn node_client(&self) -> Arc<Leaf> {
+        self.own().node_client
+    }
+
     /// The key of service-account tokens.
     pub fn token_key(&self) -> &TokenKey {
         &self.token_key
     }
 
+    /// Whether the server answers to this name: nobody else may have a certificate to serve by it.
+    pub fn serves(&self, name: &str) -> bool {
+        self.config.server().dns_names.iter().any(|own| own.eq_ignore_ascii_case(name))
+    }
+
     /// Whether [`Pki::renew`] would renew something.
     pub fn needs_renewal(&self, now: Time) -> bool {
         let own = self.own();
-        [own.server, own.admin, own.front_proxy].iter().any(|leaf| leaf.needs_renewal(now))
+        [own.server, own.admin, own.front_proxy, own.node_client].iter().any(|leaf| leaf.needs_renewal(now))
     }
 
     /// Renews what is near its end; true when something was. Connections take up the new certificate when they ask for
@@ -174,6 +190,7 @@ fn load_own(
         server: load("apiserver.pem", ca, &config.server())?,
         admin: load("admin.pem", ca, &Purpose::client("kubernetes-admin", Some("system:masters")))?,
         front_proxy: load("front-proxy-client.pem", front_proxy_ca, &Purpose::client("front-proxy-client", None))?,
+        node_client: load("node-client.pem", ca, &Purpose::client(NODE_CLIENT, Some(NODE_CLIENT_GROUP)))?,
     })
 }
 

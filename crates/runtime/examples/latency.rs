@@ -52,7 +52,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         shim: ShimCommand { program: shim.into(), args: vec![] },
         network: Some(NetworkConfig {
             bridge: "sptlatency".to_owned(),
-            pod_cidr: "10.198.0.0/24".parse()?,
+            pod_cidr: Some("10.198.0.0/24".parse()?),
             mtu: 1500,
             forward: false,
         }),

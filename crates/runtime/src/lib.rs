@@ -13,7 +13,7 @@ mod record;
 pub mod shim;
 mod sys;
 
-pub use cni::{Installed, install};
+pub use cni::{Installed, install, other_network};
 pub use host::{Config, Runtime, ShimCommand};
-pub use net::{Cidr, NetworkConfig, remove_bridge};
+pub use net::{BRIDGE_PREFIX, NetworkConfig, RouteFailure, remove_bridge, set_routes};
 pub use sys::{register, register_urgent};

@@ -285,7 +285,7 @@ async fn a_lost_bridge_comes_back_with_all_that_was_on_it() {
     };
     tokio::time::timeout(rig::PATIENCE, back).await.expect("the bridge comes back");
     assert_eq!(rig.runtime.sandbox_status(&sandbox.id).await.unwrap().ips, sandbox.ips);
-    let gateway = rig.config.network.as_ref().unwrap().pod_cidr.gateway();
+    let gateway = rig.config.network.as_ref().unwrap().pod_cidr.unwrap().gateway();
     assert!(ip(&["-o", "addr", "show", &bridge]).contains(&format!("inet {gateway}/")));
     // Lost while nobody looked.
     let rig = rig.reopen_after(|| drop(ip(&["link", "del", &bridge]))).await;

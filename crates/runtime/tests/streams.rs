@@ -158,7 +158,7 @@ async fn pods_the_host_and_one_another() {
     forwarded.read_to_string(&mut text).await.unwrap();
     assert_eq!(text, "hello\n");
     assert!(rig.runtime.port_forward(&server.id, 8081).await.is_err());
-    let gateway = rig.config.network.as_ref().unwrap().pod_cidr.gateway();
+    let gateway = rig.config.network.as_ref().unwrap().pod_cidr.unwrap().gateway();
     let listener = tokio::net::TcpListener::bind((gateway, 0)).await.unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
     let answer = tokio::spawn(async move { listener.accept().await.unwrap().0.write_all(b"from the host\n").await });

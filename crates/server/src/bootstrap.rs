@@ -5,6 +5,8 @@ use std::sync::Arc;
 use admit::UserInfo;
 use admit::user::MASTERS;
 use apiserver::{App, InProcess};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use client::Transport;
 use http::{Method, Request};
@@ -19,6 +21,12 @@ const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
 /// The range of the addresses of Services; `pki` takes the first one for `default/kubernetes`.
 const SERVICE_CIDR: &str = "10.96.0.0/12";
+/// Where the node-ipam controller reads the range of all pods' addresses.
+const CLUSTER_NETWORK: &str = "cluster-network";
+/// Where everybody may read whose cluster it is (kubeadm's name for it).
+const CLUSTER_INFO: &str = "cluster-info";
+/// Addresses of a node's pods, as upstream: 253 and the gateway.
+const NODE_MASK: u8 = 24;
 
 /// What the first objects say about this server.
 pub struct Facts {
@@ -32,6 +40,8 @@ pub struct Facts {
     pub address: String,
     /// Address of the Service `default/kubernetes`.
     pub service_address: String,
+    /// The range of all pods' addresses.
+    pub cluster_cidr: String,
 }
 
 /// Writes what is missing. Namespaces come first; the rest goes out at once, so that the log syncs once.
@@ -40,12 +50,52 @@ pub async fn write(app: &Arc<App>, facts: &Facts, simulated_nodes: usize) -> Res
     let (namespaces, others): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(|o| o["kind"] == "Namespace");
     create_all(app, namespaces).await?;
     let nodes = (0..simulated_nodes).map(agent::node_object);
-    create_all(app, others.into_iter().chain(about_the_server(facts)).chain(nodes).collect()).await
+    create_all(app, others.into_iter().chain(about_the_server(facts)).chain(nodes).collect()).await?;
+    let network = json!({"cluster-cidr": facts.cluster_cidr, "node-cidr-mask-size": NODE_MASK.to_string()});
+    keep_data(app, "kube-system", CLUSTER_NETWORK, network).await?;
+    keep_data(app, "kube-public", CLUSTER_INFO, json!({"kubeconfig": facts.cluster_info()})).await
+}
+
+impl Facts {
+    /// The server's address and authority, as kubeadm publishes them for those who join: a kubeconfig without a user.
+    fn cluster_info(&self) -> String {
+        let address = match self.address.contains(':') {
+            true => format!("[{}]", self.address),
+            false => self.address.clone(),
+        };
+        let cluster = json!({
+            "certificate-authority-data": STANDARD.encode(&self.ca_pem),
+            "server": format!("https://{address}:{}", self.port),
+        });
+        json!({
+            "apiVersion": "v1", "kind": "Config", "preferences": {}, "current-context": "", "contexts": [], "users": [],
+            "clusters": [{"name": "", "cluster": cluster}],
+        })
+        .to_string()
+    }
+}
+
+/// Makes a ConfigMap, or brings its data up to date: a start may tell something new. (Nodes keep the ranges they have.)
+async fn keep_data(app: &Arc<App>, namespace: &str, name: &str, data: Value) -> Result<(), StartError> {
+    let transport = master(app);
+    let path = format!("/api/v1/namespaces/{namespace}/configmaps");
+    let Some(entry) = app.snapshot().get("core/configmaps", &format!("{namespace}/{name}")).cloned() else {
+        let object = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": namespace}, "data": data,
+        });
+        return send(&transport, Method::POST, &path, "application/json", &object).await;
+    };
+    let stored: Value = serde_json::from_slice(&entry.value).unwrap_or_default();
+    let is_same = |(key, value): (&String, &Value)| stored["data"].get(key) == Some(value);
+    if data.as_object().into_iter().flatten().all(is_same) {
+        return Ok(());
+    }
+    let patch = json!({ "data": data });
+    send(&transport, Method::PATCH, &format!("{path}/{name}"), "application/merge-patch+json", &patch).await
 }
 
 async fn create_all(app: &Arc<App>, objects: Vec<Value>) -> Result<(), StartError> {
-    let user = UserInfo::new("system:apiserver", [MASTERS]).authenticated();
-    let transport = Arc::new(InProcess::new(Arc::clone(app), user));
+    let transport = master(app);
     let catalog = app.catalog();
     let snapshot = app.snapshot();
     let mut calls = JoinSet::new();
@@ -80,13 +130,29 @@ fn api_path(gvr: &meta::Gvr, namespace: &str) -> String {
     }
 }
 
+fn master(app: &Arc<App>) -> Arc<InProcess> {
+    let user = UserInfo::new("system:apiserver", [MASTERS]).authenticated();
+    Arc::new(InProcess::new(Arc::clone(app), user))
+}
+
 async fn create(transport: Arc<InProcess>, path: String, object: Value) -> Result<(), StartError> {
-    let failed = |text: String| StartError::Bootstrap(format!("{} {}: {text}", object["kind"], object.name()));
+    send(&transport, Method::POST, &path, "application/json", &object).await
+}
+
+async fn send(
+    transport: &InProcess,
+    method: Method,
+    path: &str,
+    media: &str,
+    object: &Value,
+) -> Result<(), StartError> {
+    let failed = |text: String| StartError::Bootstrap(format!("{path} {}: {text}", object.name()));
     let request = Request::builder()
-        .uri(&path)
-        .method(Method::POST)
+        .uri(path)
+        .method(method)
+        .header("content-type", media)
         .header("user-agent", "setpoint")
-        .body(Bytes::from(serde_json::to_vec(&object).unwrap_or_default()))
+        .body(Bytes::from(serde_json::to_vec(object).unwrap_or_default()))
         .map_err(|error| failed(error.to_string()))?;
     let response = transport.call(request).await.map_err(|error| failed(error.to_string()))?;
     // Somebody else may have been faster: what matters is that it is there.

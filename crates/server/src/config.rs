@@ -4,6 +4,9 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// The usual range of all pods' addresses: 256 nodes.
+pub const CLUSTER_CIDR: &str = "10.244.0.0/16";
+
 /// What a server is told on its command line.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -11,6 +14,10 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where the API is served; port 0 takes any free port.
     pub listen: SocketAddr,
+    /// The range that nodes get ranges for their pods from, a /24 each.
+    pub cluster_cidr: String,
+    /// Further names and addresses of the server, for its certificate.
+    pub names: Vec<String>,
     /// The kubeconfig that the administrator's entry is merged into; `None` writes none.
     pub kubeconfig: Option<PathBuf>,
     /// Run the built-in controllers and the scheduler.

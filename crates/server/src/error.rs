@@ -48,6 +48,9 @@ pub enum StartError {
     /// A choice of controllers means nothing.
     #[error("{0}")]
     Controllers(String),
+    /// This machine does not join.
+    #[error(transparent)]
+    Join(#[from] crate::agent::JoinError),
     /// The node of this process cannot be started.
     #[error("cannot start the node: {0}")]
     Node(String),

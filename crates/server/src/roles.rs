@@ -19,7 +19,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::bootstrap::{self, Facts};
-use crate::tls::TlsSource;
+use crate::certificates::Certificates;
+use crate::node_role::Surroundings;
+use crate::tls::{self, TlsSource};
 use crate::{Config, StartError, compaction, control, identity, node_role, simulated};
 
 /// How often certificates are looked at for renewal.
@@ -57,7 +59,7 @@ pub async fn run_by(
     make_data_dir(&config)?;
     let listener = bind(config.listen).await?;
     let address = listener.local_addr().map_err(|source| StartError::Listen { address: config.listen, source })?;
-    let keys = PkiConfig { addresses: advertised(address), ..PkiConfig::new(config.data_dir.join("pki")) };
+    let keys = pki_config(&config, address);
     let service_address = keys.service_address;
     let pki = Arc::new(Pki::load_or_create(keys, Arc::clone(&clock), Arc::clone(&ids))?);
     let (fatal, mut died) = watch::channel(false);
@@ -78,6 +80,7 @@ pub async fn run_by(
         port: address.port(),
         address: endpoint(address).unwrap_or(service_address).to_string(),
         service_address: service_address.to_string(),
+        cluster_cidr: config.cluster_cidr.clone(),
     };
     bootstrap::write(&app, &facts, config.simulated_nodes).await?;
     simulated::connect(&app, config.simulated_nodes);
@@ -85,6 +88,7 @@ pub async fn run_by(
     let renewal =
         Arc::new(Renewal { pki: Arc::clone(&pki), clock: Arc::clone(&clock), config: config.clone(), address });
     let tls = TlsSource::new(Arc::clone(&pki))?;
+    app.reach_nodes(tls::to_nodes(Arc::clone(&pki)));
     let (stopping, stopped) = watch::channel(false);
     let scheduler = config
         .controllers
@@ -93,6 +97,8 @@ pub async fn run_by(
     let has_brains = config.controllers || config.simulated_nodes > 0;
     let driver =
         has_brains.then(|| tokio::spawn(driver::run(driver_config(&config, &app, &store, &clock), stopped.clone())));
+    let certificates = Certificates { app: Arc::clone(&app), pki: Arc::clone(&pki), clock: Arc::clone(&clock) };
+    let certificates = config.controllers.then(|| tokio::spawn(certificates.run(stopped.clone())));
     let node = start_node(&config, (&app, &store, &clock), address, stopped).await?;
     tokio::spawn(renew_in_time(Arc::clone(&renewal)));
     tokio::spawn(compaction::follow(Arc::clone(&store), config.compaction_interval));
@@ -118,7 +124,7 @@ pub async fn run_by(
     })
     .await;
     stopping.send_replace(true);
-    for running in [scheduler, driver, node].into_iter().flatten() {
+    for running in [scheduler, driver, certificates, node].into_iter().flatten() {
         // A panic in the loop has been logged; what matters now is the log's orderly end.
         let _ = running.await;
     }
@@ -136,8 +142,23 @@ async fn start_node(
     stopped: watch::Receiver<bool>,
 ) -> Result<Option<JoinHandle<()>>, StartError> {
     let Some(role) = &config.node else { return Ok(None) };
-    let ips = vec![endpoint(address).unwrap_or(reachable(address))];
-    let prepared = node_role::prepare(role, &config.data_dir, app, store, clock, ips, &config.git_version).await?;
+    let own = endpoint(address).unwrap_or(reachable(address));
+    let ips = vec![own];
+    let around = Surroundings {
+        source: Source::own(Arc::clone(store), app.moved()),
+        transport: node_role::in_process(app, &role.name),
+        clock: Arc::clone(clock),
+        ips,
+        version: config.git_version.clone(),
+        watches: None,
+        port: 0,
+    };
+    let prepared = node_role::prepare(role, &config.data_dir, around).await?;
+    let routes = node::keep_routes(role.name.clone(), Arc::clone(&prepared.transport), Arc::new(SystemIds), own);
+    let mut ends = stopped.clone();
+    tokio::spawn(async move {
+        tokio::select! { () = routes => {}, _ = ends.wait_for(|ends| *ends) => {} }
+    });
     app.connect_node(&role.name, Arc::new(node::Streams::new(Arc::clone(&prepared.runtime), Arc::clone(clock))));
     Ok(Some(tokio::spawn(node::run(prepared, stopped))))
 }
@@ -160,6 +181,18 @@ fn open(config: &Config, fatal: watch::Sender<bool>) -> Result<Disk, StartError>
         ..Options::default()
     };
     Ok(Disk::open(&config.data_dir.join("store"), options)?)
+}
+
+fn pki_config(config: &Config, address: SocketAddr) -> PkiConfig {
+    let given = config.names.iter().map(|name| name.parse::<IpAddr>().map_err(|_| name.clone()));
+    let (mut addresses, mut host_names) = (advertised(address), Vec::new());
+    for name in given {
+        match name {
+            Ok(ip) => addresses.push(ip),
+            Err(name) => host_names.push(name),
+        }
+    }
+    PkiConfig { addresses, host_names, ..PkiConfig::new(config.data_dir.join("pki")) }
 }
 
 /// The addresses that the certificate must name, beside loopback.

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use pki::{Leaf, Pki};
 use rustls::server::WebPkiClientVerifier;
-use rustls::{RootCertStore, ServerConfig};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 
 use crate::StartError;
 
@@ -34,6 +34,35 @@ impl TlsSource {
         }
         Arc::clone(&made.1)
     }
+}
+
+/// How this server comes to nodes: with a certificate that proves it is the API server, made anew when it was renewed.
+pub fn to_nodes(pki: Arc<Pki>) -> apiserver::link::dial::NodeTls {
+    let made: Mutex<Option<(Arc<Leaf>, Arc<ClientConfig>)>> = Mutex::default();
+    Arc::new(move || {
+        let leaf = pki.node_client();
+        let mut made = made.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, config)) = made.as_ref().filter(|(of, _)| Arc::ptr_eq(of, &leaf)) {
+            return Ok(Arc::clone(config));
+        }
+        let config = Arc::new(client_config(&pki, &leaf)?);
+        *made = Some((leaf, Arc::clone(&config)));
+        Ok(config)
+    })
+}
+
+fn client_config(pki: &Pki, leaf: &Leaf) -> Result<ClientConfig, String> {
+    let mut roots = RootCertStore::empty();
+    roots.add(pki.ca().der().clone()).map_err(|error| error.to_string())?;
+    let key = leaf.key().map_err(|error| error.to_string())?;
+    let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .with_root_certificates(roots)
+        .with_client_auth_cert(vec![leaf.der().clone()], key)
+        .map_err(|error| error.to_string())?;
+    config.alpn_protocols = vec![apiserver::link::PROTOCOL.to_vec()];
+    Ok(config)
 }
 
 fn config(pki: &Pki, leaf: &Leaf) -> Result<ServerConfig, StartError> {

@@ -60,6 +60,8 @@ impl RealServer {
     pub async fn start_with(clock: Arc<dyn Clock>, data_dir: &Path, change: impl FnOnce(&mut Config)) -> RealServer {
         let mut config = Config {
             data_dir: data_dir.to_owned(),
+            names: Vec::new(),
+            cluster_cidr: server::CLUSTER_CIDR.to_owned(),
             listen: SocketAddr::from(([127, 0, 0, 1], 0)),
             kubeconfig: Some(data_dir.join("kubeconfig")),
             controllers: true,

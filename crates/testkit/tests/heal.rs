@@ -245,10 +245,11 @@ fn unplugged_interface(own: &mut Own) {
 fn removed_bridge(own: &mut Own) {
     let victim = prepare(own, "removed-bridge");
     let begun = machine::now();
-    run(&["ip", "link", "del", "setpoint0"]);
+    let bridge = leaks::bridge().expect("a bridge");
+    run(&["ip", "link", "del", &bridge]);
     wait_for("the bridge to come back", || {
         let shown = run(&["ip", "-o", "link", "show", &victim.interface()]);
-        shown.contains("master setpoint0").then_some(())
+        shown.contains(&format!("master {bridge}")).then_some(())
     });
     // A pod that was not reached for a moment may have been restarted by nobody: its probe only makes it unready.
     healed(own, "removed-bridge", begun, |_| true);

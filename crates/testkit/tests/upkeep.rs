@@ -12,7 +12,7 @@ use meta::{ObjectExt, condition};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::{Value, json};
 
-/// The nodes of these tests would have the same bridge.
+/// The nodes of these tests would have the same range of addresses.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn pod(name: &str, spec: &str) -> String {

@@ -35,7 +35,7 @@ pub async fn answer(asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
     if node.is_empty() {
         return Err(ApiError::bad_request(format!("pod {} does not have a host assigned", pod.name())));
     }
-    let target = Target { hand: asked.app.nodes.hand(node)?, pod: id_of(&pod) };
+    let target = Target { hand: asked.app.hand(node)?, pod: id_of(&pod) };
     let stopping = asked.app.stopping.subscribe();
     if let Some(handshake) = upgrade::Handshake::of(asked.http, &[PROTOCOL]).transpose()? {
         let (place, response) = (asked.place()?, handshake.response());

@@ -21,7 +21,7 @@ pub async fn answer(asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
     if node.is_empty() {
         return Ok(typed_response(204, "text/plain", full(Bytes::new())));
     }
-    let hand = asked.app.nodes.hand(node)?;
+    let hand = asked.app.hand(node)?;
     let id = pod_streams::log_container(&pod, &container, options.previous)?;
     let place = asked.place()?;
     let text = hand.log(&id, &options).await?;

@@ -43,7 +43,7 @@ pub async fn answer(asked: &Asked<'_>) -> Result<Response<Body>, ApiError> {
         let message = format!("cannot exec into a container in a completed pod; current phase is {phase}");
         return Err(ApiError::bad_request(message));
     }
-    let process = Process { hand: asked.app.nodes.hand(node)?, pod: id_of(&pod), container, options, is_exec };
+    let process = Process { hand: asked.app.hand(node)?, pod: id_of(&pod), container, options, is_exec };
     let stopping = asked.app.stopping.subscribe();
     if let Some(handshake) = upgrade::Handshake::of(asked.http, &STREAM_PROTOCOLS).transpose()? {
         let (place, response) = (asked.place()?, handshake.response());

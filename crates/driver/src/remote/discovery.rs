@@ -28,9 +28,19 @@ pub struct Served {
     pub namespaced: bool,
     /// In what form it is copied.
     pub form: Form,
+    /// Which of its objects are copied: a part of the query, `fieldSelector=spec.nodeName%3Da`; empty for all.
+    pub selector: String,
 }
 
 impl Served {
+    /// The whole address of a question.
+    pub fn asked(&self, query: &str) -> String {
+        match self.selector.as_str() {
+            "" => format!("{}?{query}", self.path),
+            selector => format!("{}?{query}&{selector}", self.path),
+        }
+    }
+
     /// Where the objects of one namespace, or of a cluster-scoped kind, stand.
     pub fn within(&self, namespace: &str) -> String {
         match self.path.rsplit_once('/') {
@@ -136,6 +146,7 @@ fn served(group: &str, version: &str, resource: &Value, collection: &str) -> Ser
         kind: resource.text(&["kind"]).to_owned(),
         namespaced: resource.flag(&["namespaced"]),
         form: if METADATA_ONLY.contains(&collection) { Form::Metadata } else { Form::Whole },
+        selector: String::new(),
     }
 }
 

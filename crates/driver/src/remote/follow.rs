@@ -24,12 +24,14 @@ pub(super) struct Follower {
     pub served: Served,
     pub reached: watch::Sender<Reached>,
     pub again: Arc<Notify>,
+    /// The collection is there: a server that does not show it is asked until it does.
+    pub insists: bool,
 }
 
 impl Follower {
     /// Follows for ever.
     pub async fn run(self) {
-        let mut reflector = Reflector::default();
+        let mut reflector = if self.insists { Reflector::insisting() } else { Reflector::default() };
         loop {
             let wait = reflector.wait(self.remote.dice());
             if !wait.is_zero() {
@@ -51,7 +53,7 @@ impl Follower {
     }
 
     async fn list(&self, reflector: &mut Reflector, query: &str) {
-        let path = format!("{}?{query}", self.served.path);
+        let path = self.served.asked(query);
         let answer = match ask::list(&self.remote.transport, &path, self.served.form).await {
             Ok((200, mut list)) => match revision_of(&list) {
                 Some(revision) => Answer::Page {
@@ -74,7 +76,7 @@ impl Follower {
     }
 
     async fn watch(&self, reflector: &mut Reflector, query: &str) {
-        let path = format!("{}?{query}", self.served.path);
+        let path = self.served.asked(query);
         let mut lines = match ask::watch(&self.remote.transport, &path, self.served.form).await {
             Ok(lines) => {
                 self.remote.found_server();

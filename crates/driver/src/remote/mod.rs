@@ -6,6 +6,7 @@ mod confirm;
 mod discovery;
 mod follow;
 mod reflector;
+mod single;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +20,11 @@ use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::source::Write;
+use ask::Form;
 use discovery::{Found, Served, discover};
 use follow::Follower;
+
+pub use single::watch_one;
 
 /// What may change which collections there are.
 const DEFINING: [&str; 2] = ["apiextensions.k8s.io/customresourcedefinitions", "apiregistration.k8s.io/apiservices"];
@@ -43,6 +47,38 @@ pub struct Remote {
     redefined: Notify,
     /// The last request found no server.
     unreachable: AtomicBool,
+    /// What is copied, where that is not left to the server.
+    chosen: Option<BTreeMap<Collection, Served>>,
+}
+
+/// One collection to copy, or a part of one.
+#[derive(Clone, Copy, Debug)]
+pub struct Chosen<'c> {
+    /// `core/pods`.
+    pub collection: &'c str,
+    /// `/api/v1/pods`.
+    pub path: &'c str,
+    /// `v1`.
+    pub api_version: &'c str,
+    /// `Pod`.
+    pub kind: &'c str,
+    /// Whether its objects live in namespaces.
+    pub namespaced: bool,
+    /// A part of the query that selects, percent-encoded; empty for all.
+    pub selector: &'c str,
+}
+
+impl Chosen<'_> {
+    fn served(&self) -> Served {
+        Served {
+            path: self.path.to_owned(),
+            api_version: self.api_version.to_owned(),
+            kind: self.kind.to_owned(),
+            namespaced: self.namespaced,
+            form: Form::Whole,
+            selector: self.selector.to_owned(),
+        }
+    }
 }
 
 /// How far the copy of a collection is.
@@ -67,6 +103,21 @@ struct Track {
 impl Remote {
     /// A copy that is empty until [`Remote::run`] fills it.
     pub fn new(transport: Arc<dyn Transport>, ids: Arc<dyn Ids>) -> Arc<Remote> {
+        Remote::of(transport, ids, None)
+    }
+
+    /// The same of these collections alone, which are known to be there: until each has been read it is not whole, and
+    /// a server that refuses one is asked again.
+    pub fn choosing(transport: Arc<dyn Transport>, ids: Arc<dyn Ids>, chosen: &[Chosen<'_>]) -> Arc<Remote> {
+        let chosen = chosen.iter().map(|one| (one.collection.into(), one.served())).collect();
+        Remote::of(transport, ids, Some(chosen))
+    }
+
+    fn of(
+        transport: Arc<dyn Transport>,
+        ids: Arc<dyn Ids>,
+        chosen: Option<BTreeMap<Collection, Served>>,
+    ) -> Arc<Remote> {
         let store = Arc::new(Replica::default());
         let moved = watch::Sender::new(store.snapshot().revision());
         let remote = Arc::new(Remote {
@@ -77,6 +128,7 @@ impl Remote {
             tracks: Mutex::default(),
             redefined: Notify::new(),
             unreachable: AtomicBool::new(false),
+            chosen,
         });
         let told = Arc::downgrade(&remote);
         remote.store.listen(Box::new(move |revision, collections| {
@@ -128,6 +180,9 @@ impl Remote {
 
     /// Asks what there is until there is an answer; starts and ends followers accordingly.
     async fn discover(self: &Arc<Remote>, followers: &mut JoinSet<()>) {
+        if let Some(chosen) = &self.chosen {
+            return self.follow(Found { collections: chosen.clone(), ..Found::default() }, followers);
+        }
         let mut wait = RETRY_MIN;
         let found = loop {
             match discover(&self.transport).await {
@@ -169,6 +224,7 @@ impl Remote {
                 served: served.clone(),
                 reached,
                 again: Arc::clone(&again),
+                insists: self.chosen.is_some(),
             };
             let following = followers.spawn(follower.run());
             tracks.insert(collection, Track { served, reached: seen, again, following });

@@ -109,6 +109,12 @@ impl Default for Reflector {
 }
 
 impl Reflector {
+    /// One that takes no refusal for an answer: what it follows is there, whatever a server says that has just begun, or
+    /// that does not know the asker yet.
+    pub fn insisting() -> Reflector {
+        Reflector { synced: true, ..Reflector::default() }
+    }
+
     /// What to ask now; `dice` spreads the lives of watches.
     pub fn ask(&mut self, dice: u64) -> Ask {
         self.heard = false;
@@ -248,7 +254,7 @@ impl Reflector {
                 return None;
             }
             // Once it was there: a server that starts is not taken at its word.
-            403 | 404 | 405 if !self.synced => {
+            403..=405 if !self.synced => {
                 self.state = State::Start;
                 self.absent = true;
                 return Some(Effect::Absent);

@@ -4,10 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use contract::Cidr;
 use serde_json::json;
 
 use super::{LOOPBACK, PLUGIN, VERSION};
-use crate::net::NetworkConfig;
+use crate::net::{self, NetworkConfig};
 
 /// The configuration's file: runtimes take the first by name.
 const FILE: &str = "10-setpoint.conflist";
@@ -23,25 +24,27 @@ pub enum Installed {
     Other(PathBuf),
 }
 
-/// Writes the configuration for `network` into `conf_dir` and links `program` into `bin_dir`. Another's configuration
-/// is left alone, and then so is everything.
+/// Writes the configuration for `network` with the range `pod_cidr` into `conf_dir` and links `program` into `bin_dir`;
+/// what was written for an earlier range goes. Another's configuration is left alone, and then so is everything.
 pub fn install(
     network: &NetworkConfig,
+    pod_cidr: Cidr,
     state_dir: &Path,
     (conf_dir, bin_dir): (&Path, &Path),
     program: &Path,
 ) -> io::Result<Installed> {
     fs::create_dir_all(conf_dir)?;
-    if let Some(other) = other_configuration(conf_dir)? {
+    if let Some(other) = other_network(conf_dir)? {
         return Ok(Installed::Other(other));
     }
+    net::remove_leftovers(&network.bridge, pod_cidr)?;
     fs::create_dir_all(bin_dir)?;
     link(&bin_dir.join(PLUGIN), program, true)?;
     // The usual plugin serves as well, where it is.
     link(&bin_dir.join(LOOPBACK), program, false)?;
     let conf = json!({
         "cniVersion": VERSION, "name": "setpoint", "plugins": [{
-            "type": PLUGIN, "bridge": network.bridge, "podCidr": network.pod_cidr.to_string(), "mtu": network.mtu,
+            "type": PLUGIN, "bridge": network.bridge, "podCidr": pod_cidr.to_string(), "mtu": network.mtu,
             "stateDir": state_dir,
         }],
     });
@@ -52,9 +55,14 @@ pub fn install(
     Ok(Installed::Own)
 }
 
-fn other_configuration(directory: &Path) -> io::Result<Option<PathBuf>> {
+/// The file in a runtime's directory by which pods get another network than ours.
+pub fn other_network(conf_dir: &Path) -> io::Result<Option<PathBuf>> {
     let mut found = Vec::new();
-    for entry in fs::read_dir(directory)? {
+    let entries = match fs::read_dir(conf_dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    for entry in entries {
         let path = entry?.path();
         let is_read = path.extension().and_then(|end| end.to_str()).is_some_and(|end| EXTENSIONS.contains(&end));
         if is_read && path.file_name().is_some_and(|name| name != FILE) {
@@ -87,21 +95,20 @@ mod tests {
     fn the_configuration_is_ours_unless_there_is_another() {
         let directory = tempfile::tempdir().expect("a directory");
         let (conf, bin) = (directory.path().join("net.d"), directory.path().join("bin"));
-        let network = NetworkConfig {
-            bridge: "b0".to_owned(),
-            pod_cidr: "10.1.0.0/24".parse().expect("a range"),
-            mtu: 1500,
-            forward: true,
-        };
+        let network = NetworkConfig { bridge: "b0".to_owned(), pod_cidr: None, mtu: 1500, forward: true };
         let program = Path::new("/proc/self/exe");
-        let put = || install(&network, Path::new("/state"), (&conf, &bin), program).expect("installed");
-        assert_eq!((put(), put()), (Installed::Own, Installed::Own));
+        assert_eq!(other_network(&conf).expect("looked"), None);
+        let put = |range: &str| {
+            let range = range.parse().expect("a range");
+            install(&network, range, Path::new("/state"), (&conf, &bin), program).expect("installed")
+        };
+        assert_eq!((put("10.9.0.0/24"), put("10.1.0.0/24")), (Installed::Own, Installed::Own));
         let text = fs::read_to_string(conf.join(FILE)).expect("a file");
         assert!(text.contains("\"podCidr\": \"10.1.0.0/24\""), "{text}");
         assert_eq!(fs::read_link(bin.join(PLUGIN)).expect("a link"), program);
         assert_eq!(fs::read_link(bin.join(LOOPBACK)).expect("a link"), program);
         fs::write(conf.join("20-other.conf"), "{}").expect("written");
         fs::write(conf.join("00-note.txt"), "").expect("written");
-        assert_eq!(put(), Installed::Other(conf.join("20-other.conf")));
+        assert_eq!(put("10.2.0.0/24"), Installed::Other(conf.join("20-other.conf")));
     }
 }

@@ -5,7 +5,9 @@ use std::io;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
-use crate::net::{self, Cidr};
+use contract::Cidr;
+
+use crate::net;
 
 /// The file whose lock is held while anything is looked at.
 const LOCK: &str = "lock";
@@ -18,9 +20,9 @@ pub(super) struct Ledger {
     _lock: File,
 }
 
-/// Whether this machine has the interface.
+/// Whether this machine has the interface: where that cannot be found out, it may.
 pub(super) fn has_interface(name: &str) -> bool {
-    Path::new("/sys/class/net").join(name).exists()
+    net::exists(name).unwrap_or(true)
 }
 
 impl Ledger {

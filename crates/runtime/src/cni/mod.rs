@@ -14,14 +14,15 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use contract::Cidr;
 use rustix::thread::LinkNameSpaceType;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use install::{Installed, install};
+pub use install::{Installed, install, other_network};
 use ledger::Ledger;
 
-use crate::net::{self, Cidr, NetworkConfig};
+use crate::net::{self, NetworkConfig};
 use crate::record::NetRecord;
 
 /// The plugin's name, and that of the one that every runtime expects beside it.
@@ -192,9 +193,9 @@ fn address(conf: &Conf, address: Ipv4Addr, prefix: u8, gateway: Option<Ipv4Addr>
 fn add(conf: &Conf, call: &Call) -> Result<Value, Failure> {
     let netns = call.netns()?;
     let range: Cidr = conf.pod_cidr.parse().map_err(|message| Failure { code: INPUT, message })?;
-    let network = NetworkConfig { bridge: conf.bridge.clone(), pod_cidr: range, mtu: conf.mtu, forward: true };
+    let network = NetworkConfig { bridge: conf.bridge.clone(), pod_cidr: Some(range), mtu: conf.mtu, forward: true };
     let file = File::open(netns).map_err(failed("open the network namespace"))?;
-    net::ensure_bridge(&network).map_err(failed(&format!("set up bridge {}", network.bridge)))?;
+    net::ensure_bridge(&network, range).map_err(failed(&format!("set up bridge {}", network.bridge)))?;
     // Held until the interface stands: an address without one is free again.
     let ledger = Ledger::open(&conf.state_dir).map_err(failed("open the list of addresses"))?;
     let host_interface = call.host_interface();

@@ -15,7 +15,7 @@ use std::future::Future;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use clock::{Clock, Ids, SystemClock, SystemIds};
@@ -29,7 +29,7 @@ use crate::record::{self, NetRecord, SandboxRecord};
 use crate::shim;
 use crate::shim::protocol::{Reply, Request};
 use channel::Channel;
-use contract::{Connection, ContainerRuntime, Pending};
+use contract::{Cidr, Connection, ContainerRuntime, Pending};
 use contract::{ContainerFilter, ContainerState, ContainerStatus, Event, EventKind, SandboxStatus};
 use contract::{ContainerId, ContainerSpec, NetworkMode, SandboxSpec};
 use contract::{Error, Result};
@@ -56,6 +56,8 @@ pub struct Runtime {
 
 struct Inner {
     config: Config,
+    /// The range of pods' addresses, once it is known.
+    pod_cidr: RwLock<Option<Cidr>>,
     hierarchies: Hierarchies,
     clock: SystemClock,
     events: broadcast::Sender<Event>,
@@ -80,12 +82,11 @@ impl Runtime {
         let hierarchies = Hierarchies::detect().map_err(Error::io("find the control groups"))?;
         let shims = hierarchies.group(&shim::shims_group(&config.cgroup_root));
         shims.create().map_err(Error::io("make the shims' control group"))?;
-        if let Some(network) = &config.network {
-            net::ensure_bridge(network).map_err(Error::io(format!("set up bridge {}", network.bridge)))?;
-        }
+        let range = config.network.as_ref().and_then(|network| network.pod_cidr);
         let inner = Inner {
             program: supervise::readonly_program(&config.shim.program).ok(),
             config,
+            pod_cidr: RwLock::new(None),
             hierarchies,
             clock: SystemClock::new(),
             events: broadcast::Sender::new(EVENTS_KEPT),
@@ -97,14 +98,30 @@ impl Runtime {
         let runtime = Runtime { inner: Arc::new(inner) };
         runtime.watch_plugs().map_err(Error::io("listen to the kernel about interfaces"))?;
         runtime.adopt_all().await?;
-        // The bridge may have been made anew above.
-        runtime.join_bridge();
+        if let Some(range) = range {
+            runtime.use_range(range)?;
+        }
         Ok(runtime)
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<String, Arc<Sandbox>>> {
         // Entries are added and removed whole.
         self.inner.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn range(&self) -> Option<Cidr> {
+        *self.inner.pod_cidr.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives pods addresses of this range from now on; those that have one keep it.
+    fn use_range(&self, range: Cidr) -> Result<()> {
+        let Some(network) = &self.inner.config.network else { return Ok(()) };
+        net::remove_leftovers(&network.bridge, range).map_err(Error::io("look for bridges of other nodes"))?;
+        net::ensure_bridge(network, range).map_err(Error::io(format!("set up bridge {}", network.bridge)))?;
+        *self.inner.pod_cidr.write().unwrap_or_else(PoisonError::into_inner) = Some(range);
+        // The bridge may have been made anew.
+        self.join_bridge();
+        Ok(())
     }
 
     fn list(&self) -> Vec<Arc<Sandbox>> {
@@ -181,15 +198,16 @@ impl Runtime {
             (NetworkMode::Node, _) => None,
             (NetworkMode::Pod, None) => return Err(Error::Invalid("this node has no pod network".to_owned())),
             (NetworkMode::Pod, Some(network)) => {
+                let range = self.range().ok_or(Error::NetworkNotReady)?;
                 let taken = self.taken_addresses();
-                let address = net::allocate(network.pod_cidr, last.or(taken.last().copied()), |a| taken.contains(&a))
-                    .ok_or_else(|| Error::NoAddress(network.pod_cidr.to_string()))?;
+                let address = net::allocate(range, last.or(taken.last().copied()), |a| taken.contains(&a))
+                    .ok_or_else(|| Error::NoAddress(range.to_string()))?;
                 *last = Some(address);
                 Some(NetRecord {
                     bridge: network.bridge.clone(),
                     address,
-                    prefix: network.pod_cidr.prefix,
-                    gateway: network.pod_cidr.gateway(),
+                    prefix: range.prefix,
+                    gateway: range.gateway(),
                     mtu: network.mtu,
                 })
             }
@@ -424,6 +442,14 @@ impl ContainerRuntime for Runtime {
 
     fn port_forward<'a>(&'a self, sandbox: &'a str, port: u16) -> Pending<'a, Box<dyn Connection>> {
         Box::pin(self.dial(sandbox, port))
+    }
+
+    fn update_runtime_config(&self, pod_cidr: Cidr) -> Pending<'_, ()> {
+        Box::pin(async move { self.use_range(pod_cidr) })
+    }
+
+    fn network_ready(&self) -> bool {
+        self.inner.config.network.is_none() || self.range().is_some()
     }
 
     fn events(&self) -> Events {

@@ -52,12 +52,12 @@ impl Runtime {
 
     /// Makes the bridge again, and puts on it what was on it.
     fn mend_bridge(&self) {
-        let Some(network) = &self.inner.config.network else { return };
+        let (Some(network), Some(range)) = (&self.inner.config.network, self.range()) else { return };
         if net::exists(&network.bridge).unwrap_or(true) {
             return;
         }
         tracing::warn!(bridge = network.bridge, "the bridge of the pods is gone; making it again");
-        if let Err(error) = net::ensure_bridge(network) {
+        if let Err(error) = net::ensure_bridge(network, range) {
             tracing::error!(bridge = network.bridge, %error, "the bridge of the pods cannot be made again");
         }
         self.join_bridge();

@@ -4,17 +4,21 @@
 //! Not here: masquerade, Services, host ports and policies. They are rules of the packet filter, which belong to
 //! whoever writes all of those rules; [`enable_forwarding`] is what they need from this side.
 
+mod leftovers;
 pub(crate) mod links;
 mod netlink;
-mod range;
+mod routes;
 
 use std::fs;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, BorrowedFd};
 
+use contract::Cidr;
+pub use leftovers::BRIDGE_PREFIX;
+pub(crate) use leftovers::remove_leftovers;
 use netlink::Link;
-pub use range::Cidr;
+pub use routes::{RouteFailure, set_routes};
 
 use crate::record::NetRecord;
 
@@ -23,8 +27,9 @@ use crate::record::NetRecord;
 pub struct NetworkConfig {
     /// Name of the bridge, up to 15 bytes; made when missing.
     pub bridge: String,
-    /// The node's range. Its first address is the bridge's, and the gateway of all pods.
-    pub pod_cidr: Cidr,
+    /// The node's range. Its first address is the bridge's, and the gateway of all pods. Absent: told later, by
+    /// [`contract::ContainerRuntime::update_runtime_config`]; until then pods on the pod network are refused.
+    pub pod_cidr: Option<Cidr>,
     /// Of the pods' interfaces; 1500 unless the pod network is itself carried by a tunnel.
     pub mtu: u32,
     /// Forward packets between pods and elsewhere (`net.ipv4.ip_forward`).
@@ -35,11 +40,11 @@ pub struct NetworkConfig {
 const POD_INTERFACE: &str = "eth0";
 
 /// Makes the bridge with its address, or completes one that is there.
-pub(crate) fn ensure_bridge(config: &NetworkConfig) -> io::Result<()> {
+pub(crate) fn ensure_bridge(config: &NetworkConfig, range: Cidr) -> io::Result<()> {
     let link = Link::open()?;
     ignore_existing(link.add_bridge(&config.bridge))?;
     let index = link.index(&config.bridge)?;
-    ignore_existing(link.add_address(index, config.pod_cidr.gateway(), config.pod_cidr.prefix))?;
+    ignore_existing(link.add_address(index, range.gateway(), range.prefix))?;
     link.up(index)?;
     if config.forward { enable_forwarding() } else { Ok(()) }
 }
@@ -133,4 +138,24 @@ pub(crate) fn allocate(range: Cidr, last: Option<Ipv4Addr>, taken: impl Fn(Ipv4A
     let hosts = range.pod_addresses();
     let start = last.and_then(|last| range.index(last)).map_or(0, |index| (index + 1) % hosts.max(1));
     (0..hosts).filter_map(|step| range.pod_address((start + step) % hosts)).find(|address| !taken(*address))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_rest_before_they_come_again() {
+        let range: Cidr = "10.0.0.0/29".parse().expect("a range");
+        let address = |last: u8| Ipv4Addr::new(10, 0, 0, last);
+        for (last, taken, expected) in [
+            (None, vec![], Some(address(2))),
+            (Some(address(2)), vec![], Some(address(3))),
+            (Some(address(6)), vec![address(2)], Some(address(3))),
+            (Some(address(3)), vec![address(4), address(5), address(6)], Some(address(2))),
+            (None, (2..7).map(address).collect(), None),
+        ] {
+            assert_eq!(allocate(range, last, |a| taken.contains(&a)), expected, "{last:?} {taken:?}");
+        }
+    }
 }

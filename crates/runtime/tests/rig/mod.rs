@@ -72,7 +72,7 @@ pub fn config(dir: &Path, number: u32) -> Config {
         shim: ShimCommand { program: env!("CARGO_BIN_EXE_runtime-shim").into(), args: vec![] },
         network: Some(NetworkConfig {
             bridge: format!("spt{}x{number}", pid % 1_000_000),
-            pod_cidr: format!("10.{}.{}.0/24", 200 + pid % 50, number % 250).parse().unwrap(),
+            pod_cidr: format!("10.{}.{}.0/24", 200 + pid % 50, number % 250).parse().ok(),
             mtu: 1500,
             forward: false,
         }),

@@ -88,6 +88,8 @@ const TABLE: &[Right] = &[
     right("disruption", "core/pods", false, false, &["status.conditions"]),
     right("pod-garbage-collector", "core/pods", false, true, &["status"]),
     right("ttl-after-finished", "batch/jobs", false, true, &[]),
+    right("node-routes", "core/configmaps", true, false, &["data", "binaryData"]),
+    right("node-ipam", "core/nodes", false, false, &["spec.podCIDR", "spec.podCIDRs"]),
     right("node", "coordination.k8s.io/leases", true, false, &[]),
     right("node", "core/nodes", false, false, &["status.conditions", "spec.taints", "metadata.labels"]),
     right("node", "core/pods", false, true, &["status.conditions"]),

@@ -63,6 +63,8 @@ pub const RULES: &[Rule] = &[
     rule("simulated-node", "core/pods", Family, cluster::started),
     rule("simulated-node", "core/nodes", Family, cluster::node_ready),
     rule("node", "core/nodes", Family, cluster::tainted),
+    rule("node-ipam", "core/nodes", Siblings, cluster::has_range),
+    rule("node-routes", "core/nodes", Siblings, cluster::has_route),
     rule("taint-eviction", "core/pods", Time, cluster::tolerates),
     rule("pod-garbage-collector", "core/pods", Family, cluster::has_its_node),
     rule("replicaset", "apps/replicasets", Namespace, workloads::replica_set),

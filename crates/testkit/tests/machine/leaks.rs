@@ -142,3 +142,10 @@ pub fn kill_all(own: &Own) {
         super::pause(super::LOOK_EVERY);
     }
 }
+
+/// The bridge of the node's pods, of which a network namespace of a test has one.
+pub fn bridge() -> Option<String> {
+    let text = run(&["ip", "-o", "link", "show", "type", "bridge"]);
+    let mut names = text.lines().filter_map(|line| Some(line.split(": ").nth(1)?.to_owned()));
+    names.find(|name| name.starts_with("spt-"))
+}

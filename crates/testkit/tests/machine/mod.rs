@@ -35,7 +35,7 @@ pub fn tools() -> Option<PathBuf> {
 }
 
 /// The one that `hack/tools.sh` installs, or the machine's own.
-fn kubectl() -> Option<PathBuf> {
+pub fn kubectl() -> Option<PathBuf> {
     let installed = tools().map(|tools| tools.join("bin/kubectl-1.37"));
     let path = std::env::var_os("PATH").unwrap_or_default();
     let own = std::env::split_paths(&path).map(|directory| directory.join("kubectl"));
@@ -133,6 +133,21 @@ pub fn look_for<T>(patience: Duration, mut look: impl FnMut() -> Option<T>) -> O
 
 /// Between two looks at something that nobody announces.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Processes of this machine that were started with a path below `directory`, or whose root is there: agents, shims and
+/// containers.
+pub fn processes_about(directory: &str) -> Vec<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let read = |pid: &u32, what: &str| std::fs::read(format!("/proc/{pid}/{what}")).unwrap_or_default();
+    let is_about = |pid: &u32| {
+        let (line, mounts) = (read(pid, "cmdline"), read(pid, "mountinfo"));
+        let is_root = |mount: &&str| mount.split(' ').nth(4) == Some("/");
+        String::from_utf8_lossy(&line).contains(directory)
+            || String::from_utf8_lossy(&mounts).lines().filter(is_root).any(|mount| mount.contains(directory))
+    };
+    numbers.filter(is_about).collect()
+}
 
 /// Processes of this machine whose first words are those.
 pub fn processes(words: &[&str]) -> Vec<u32> {

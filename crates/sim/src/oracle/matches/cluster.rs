@@ -113,6 +113,27 @@ pub fn node_ready(_: &Facts<'_>, node: &Value) -> Option<String> {
     (!condition::is_true(node, "Ready")).then(|| "is not ready".to_owned())
 }
 
+/// A node has a range of addresses that no other node has.
+pub fn has_range(facts: &Facts<'_>, node: &Value) -> Option<String> {
+    let range = node.text(&["spec", "podCIDR"]);
+    if range.is_empty() {
+        return (!node.is_deleting()).then(|| "has no range of addresses".to_owned());
+    }
+    let twin =
+        facts.ledger.list(NODES).find(|other| other.name() != node.name() && other.text(&["spec", "podCIDR"]) == range);
+    twin.map(|twin| format!("has the range {range}, and so has {}", twin.name()))
+}
+
+/// Where a node's pods are is told to the others, if it has an address.
+pub fn has_route(facts: &Facts<'_>, node: &Value) -> Option<String> {
+    let addresses = node.items(&["status", "addresses"]);
+    let internal = addresses.iter().find(|address| address.text(&["type"]) == "InternalIP")?;
+    let wanted = format!("{} {}", node.text(&["spec", "podCIDR"]), internal.text(&["address"]));
+    let map = facts.ledger.find("core/configmaps", "kube-system", "node-routes");
+    let told = map.map_or("", |map| map.text(&["data", node.name()]));
+    (told != wanted && !wanted.starts_with(' ') && !node.is_deleting()).then(|| format!("is said to be at {told:?}"))
+}
+
 /// A node's taints say what its conditions say.
 pub fn tainted(_: &Facts<'_>, node: &Value) -> Option<String> {
     let ready = condition::find(node, "Ready").map_or("", |found| found.text(&["status"]));
