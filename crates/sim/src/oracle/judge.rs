@@ -12,6 +12,8 @@ use super::matches::{Facts, RULES, Reach, Rule, judge};
 /// Generations of owners that an event concerns: a pod's ReplicaSet, and its Deployment.
 const OWNERS_UP: usize = 2;
 const NODES: &str = "core/nodes";
+/// Tells nodes where the pods of the others are.
+const NODE_ROUTES: &str = "kube-system/node-routes";
 /// Collections whose objects nothing depends on.
 const LEAVES: &[&str] = &["core/events", "coordination.k8s.io/leases"];
 
@@ -80,6 +82,10 @@ impl Judge {
             "core/persistentvolumeclaims" => {
                 into.extend(ledger.keys_in("core/persistentvolumes", "").cloned());
                 into.extend(ledger.keys_in("storage.k8s.io/volumeattributesclasses", "").cloned());
+            }
+            "core/configmaps" if *event.key.item == *NODE_ROUTES => {
+                into.extend(ledger.keys_in(NODES, "").cloned());
+                into.insert(Key::new("core/namespaces", "kube-system"));
             }
             super::matches::DEFINITIONS => into.extend(ledger.keys_in(super::matches::WIDGETS, "").cloned()),
             _ => {
