@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use containerd::Containerd;
-use machine::{Server, binary, is_root, wait_for};
+use machine::{Server, binary, is_alone, wait_for};
 use serde_json::{Value, json};
 
 /// What differs from one life to the next.
@@ -268,7 +268,7 @@ fn comparable(mut outcome: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
 
 #[test]
 fn pods_end_up_the_same_on_containerd() {
-    let (Some(binary), true) = (binary(), is_root()) else { return };
+    let (Some(binary), true) = (binary(), is_alone()) else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let Some(mut containerd) = Containerd::start(&directory.path().join("containerd")) else { return };
 

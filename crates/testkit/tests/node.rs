@@ -2,12 +2,12 @@
 
 mod machine;
 
-use machine::{Server, binary, is_root, processes, wait_for};
+use machine::{Server, binary, is_alone, processes, wait_for};
 use serde_json::Value;
 
 #[test]
 fn containers_run_heal_outlive_the_server_and_go() {
-    let (Some(binary), true) = (binary(), is_root()) else { return };
+    let (Some(binary), true) = (binary(), is_alone()) else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let mut server = Server::start(&binary, directory.path());
     // A number of seconds that no other process on this machine sleeps for.

@@ -5,7 +5,7 @@ mod machine;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-use machine::{Server, binary, is_root, processes, wait_for};
+use machine::{Server, binary, is_alone, processes, wait_for};
 
 /// Sessions that are cut off at the same time.
 const CUT: usize = 50;
@@ -80,7 +80,7 @@ impl Drop for Running {
 
 #[test]
 fn kubectl_reaches_into_containers() {
-    let (Some(binary), true) = (binary(), is_root()) else { return };
+    let (Some(binary), true) = (binary(), is_alone()) else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let server = Server::start(&binary, directory.path());
     let file = directory.path().join("pods.yaml");

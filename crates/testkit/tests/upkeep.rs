@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
-use machine::{Server, binary, is_root, processes, wait_for};
+use machine::{Server, binary, is_alone, processes, wait_for};
 use meta::{ObjectExt, condition};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::{Value, json};
@@ -60,7 +60,7 @@ fn is_running(server: &Server, name: &str) -> Option<Value> {
 
 #[test]
 fn pods_of_manifests_run_by_themselves_and_are_mirrored() {
-    let (Some(binary), true) = (binary(), is_root()) else { return };
+    let (Some(binary), true) = (binary(), is_alone()) else { return };
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().expect("a directory");
     let manifests = directory.path().join("manifests");
@@ -118,7 +118,7 @@ fn pods_of_manifests_run_by_themselves_and_are_mirrored() {
 
 #[test]
 fn short_of_memory_pods_are_refused_and_go_but_for_those_that_matter() {
-    let (Some(binary), true) = (binary(), is_root()) else { return };
+    let (Some(binary), true) = (binary(), is_alone()) else { return };
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().expect("a directory");
     let manifests = directory.path().join("manifests");
@@ -169,7 +169,7 @@ fn short_of_memory_pods_are_refused_and_go_but_for_those_that_matter() {
 
 #[test]
 fn short_of_disk_room_is_made_and_who_has_written_most_goes() {
-    let (Some(binary), true) = (binary(), is_root()) else { return };
+    let (Some(binary), true) = (binary(), is_alone()) else { return };
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let directory = tempfile::tempdir().expect("a directory");
     // The built-in image is the program, kept as a layer and as a blob.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use machine::{Server, binary, is_root};
+use machine::{Server, binary, is_alone};
 
 /// How long a cause may take to show. Long: nothing here measures time.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -391,7 +391,7 @@ impl Asker {
 
 #[test]
 fn why_finds_the_cause_of_forty_broken_manifests() {
-    let (Some(binary), true) = (binary(), is_root()) else { return };
+    let (Some(binary), true) = (binary(), is_alone()) else { return };
     let directory = tempfile::tempdir().expect("a directory");
     let machine = Server::start(&binary, directory.path());
     let asker = Asker { machine, directory: directory.path().to_owned(), binary };

@@ -175,8 +175,11 @@ impl Rig {
         for sandbox in self.runtime.list_sandboxes().await.unwrap() {
             self.runtime.remove_sandbox(&sandbox.id).await.unwrap();
         }
-        let left = leftovers(&self.config);
-        clean(&self.config);
+        let Rig { config, runtime, _temporary, .. } = self;
+        let left = leftovers(&config);
+        // A runtime that is there heals what it loses, its bridge too.
+        drop(runtime);
+        clean(&config);
         assert_eq!(left, Vec::<String>::new());
     }
 }

@@ -14,7 +14,7 @@ use clock::SystemClock;
 use http::Request;
 use serde_json::{Value, json};
 
-use super::{is_root, program, wait_for};
+use super::{is_alone, program, wait_for};
 
 /// An answer of the API: lists of a few hundred pods.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -45,11 +45,10 @@ impl Own {
     /// Nothing is started yet. `None`, and why, where there can be no node.
     pub fn new() -> Option<Own> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let (Some(binary), true) = (program(), is_root()) else {
+        let (Some(binary), true) = (program(), is_alone()) else {
             println!("skipped: it needs root, and the binary that `cargo build -p setpoint` makes");
             return None;
         };
-        own_network();
         let temporary = tempfile::tempdir().expect("a directory");
         let directory = temporary.path().join("data");
         std::fs::create_dir(&directory).expect("a directory");
@@ -322,11 +321,4 @@ pub fn run(words: &[&str]) -> String {
     let output = Command::new(words[0]).args(&words[1..]).output().expect("it runs");
     assert!(output.status.success(), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8_lossy(&output.stdout).into_owned()
-}
-
-/// Moves this thread, and all that it starts from now on, to a network of its own.
-#[expect(deprecated, reason = "the safe form: of a network namespace no thread takes anything over")]
-fn own_network() {
-    rustix::thread::unshare(rustix::thread::UnshareFlags::NEWNET).expect("a network of its own");
-    run(&["ip", "link", "set", "lo", "up"]);
 }
