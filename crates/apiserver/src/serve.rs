@@ -33,6 +33,9 @@ pub const CONNECTIONS_MAX: u32 = 16_384;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
 const BODY_TIMEOUT: Duration = Duration::from_secs(60);
+/// Of a body that is too large, this much more is taken off the line: a few times what is allowed, so that whoever is only
+/// somewhat above it reads the answer.
+const DISCARD_BYTES_MAX: usize = 4 * BODY_BYTES_MAX;
 /// Streams of one HTTP/2 connection (upstream's limit), and how many resets of a stream's first moments it may have.
 const STREAMS_MAX: u32 = 100;
 const RESETS_MAX: usize = 20;
@@ -189,21 +192,27 @@ async fn answer(
 }
 
 /// Reads a body within its limits of size and time.
-async fn read_body(body: Incoming) -> Result<Bytes, ApiError> {
-    let too_large = || ApiError::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"));
-    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
-        return Err(too_large());
-    }
-    let read = tokio::time::timeout(BODY_TIMEOUT, gather(body)).await;
-    match read {
+async fn read_body(mut body: Incoming) -> Result<Bytes, ApiError> {
+    let read = tokio::time::timeout(BODY_TIMEOUT, async {
+        let gathered = gather(&mut body).await?;
+        if gathered.is_none() {
+            discard(&mut body).await?;
+        }
+        Ok::<_, hyper::Error>(gathered)
+    });
+    match read.await {
         Ok(Ok(Some(bytes))) => Ok(bytes),
-        Ok(Ok(None)) => Err(too_large()),
+        Ok(Ok(None)) => Err(ApiError::too_large(format!("Request entity too large: limit is {BODY_BYTES_MAX}"))),
         Ok(Err(error)) => Err(ApiError::bad_request(format!("the request body could not be read: {error}"))),
         Err(_) => Err(ApiError::new(408, meta::Reason::Timeout, "the request body did not arrive in time")),
     }
 }
 
-async fn gather(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
+/// The whole body, or nothing as soon as it is known to be too large.
+async fn gather(body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
+    if body.size_hint().lower() > BODY_BYTES_MAX as u64 {
+        return Ok(None);
+    }
     let mut gathered = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let Ok(data) = frame?.into_data() else { continue };
@@ -216,4 +225,16 @@ async fn gather(mut body: Incoming) -> Result<Option<Bytes>, hyper::Error> {
         gathered.extend_from_slice(&data);
     }
     Ok(Some(gathered.freeze()))
+}
+
+/// Reads on and keeps nothing, up to a limit: many clients listen only when they have sent all, and would be told of a
+/// broken connection instead of the reason.
+async fn discard(body: &mut Incoming) -> Result<(), hyper::Error> {
+    let mut discarded = 0;
+    while discarded < DISCARD_BYTES_MAX
+        && let Some(frame) = body.frame().await
+    {
+        discarded += frame?.data_ref().map_or(0, Bytes::len);
+    }
+    Ok(())
 }

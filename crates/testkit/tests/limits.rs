@@ -40,6 +40,9 @@ async fn bodies() {
     assert_eq!(server.ask(Method::POST, CONFIG_MAPS, JSON, padded("fits", largest)).await.code, 201);
     let answer = server.ask(Method::POST, CONFIG_MAPS, JSON, padded("above", largest + 1)).await;
     refused(&answer, 413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
+    // More than sockets hold: who listens only at the end is told as well.
+    let answer = server.ask(Method::POST, CONFIG_MAPS, JSON, padded("above", 4 * largest)).await;
+    refused(&answer, 413, "RequestEntityTooLarge", "Request entity too large: limit is 3145728");
     assert_eq!(server.get(&format!("{CONFIG_MAPS}/above")).await.code, 404);
     // What is accepted as a body may still be too large for the store.
     let mut large = config_map("large", &text(MIB - 100));
