@@ -61,7 +61,7 @@ pub struct Scene<'s> {
     pub events: &'s [Event],
     /// Nodes that are away.
     pub nodes_down: &'s BTreeSet<String>,
-    /// Controllers that ran twice at some time.
+    /// Controllers that ran twice at some time, if only by a request that outlived its sender.
     pub twins: &'s BTreeSet<&'static str>,
 }
 

@@ -107,7 +107,7 @@ struct World<'p> {
     trouble: Option<u64>,
     /// What the failing medium was about to take.
     doubtful: Vec<store::Key>,
-    /// Controllers that ran twice at some time.
+    /// Controllers that ran twice at some time, if only by a request that outlived its sender.
     twins: BTreeSet<&'static str>,
     /// Who made the revisions that are about to be observed.
     wrote: BTreeSet<String>,

@@ -60,6 +60,8 @@ impl World<'_> {
             && self.rooms[room].life != life
         {
             self.saw("a late request was carried out");
+            // Whoever sent it and its successor both act, for a moment.
+            self.twins.insert(self.rooms[room].def.name);
         }
         self.flights.entry(call).or_insert_with(|| Rc::clone(flight));
         let Some(server) = self.server.as_mut().filter(|_| self.server_up) else {
