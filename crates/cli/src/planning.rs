@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use meta::ObjectExt;
 use planner::{Action, Change, Plan, Reference};
@@ -292,8 +292,7 @@ async fn perform(api: &Api, wish: &Wish, mut plan: Plan) -> Result<(), CommandEr
     let declared = Declared::of(wish);
     for object in order {
         let mut attempts = 0;
-        loop {
-            let Some(change) = plan.changes.iter().find(|change| change.object == object).cloned() else { break };
+        while let Some(change) = plan.changes.iter().find(|change| change.object == object).cloned() {
             match step(api, wish, &declared, &change).await {
                 Ok(()) => break,
                 Err(refused) if matches!(&*refused.reason, "Conflict" | "AlreadyExists") && attempts < ATTEMPTS_MAX => {
@@ -363,7 +362,7 @@ async fn step(api: &Api, wish: &Wish, declared: &Declared<'_>, change: &Change) 
         wait_until_gone(api, &object).await?;
         change.uid.clear();
     }
-    let begun = Instant::now();
+    let begun = tokio::time::Instant::now();
     loop {
         match api.apply_planned(&object, &change, wish.force).await {
             Ok(_) => break,
@@ -386,7 +385,7 @@ fn is_early(refused: &Refused) -> bool {
 }
 
 async fn wait_until_gone(api: &Api, object: &Value) -> Result<(), Refused> {
-    let begun = Instant::now();
+    let begun = tokio::time::Instant::now();
     let address = api.address(object).await?;
     while begun.elapsed() < GONE_MAX {
         match api.get(&address).await {

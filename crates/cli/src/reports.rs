@@ -1,7 +1,7 @@
 //! What the server knows of the objects: drift, blame, history, fights, and why something is not as it should be.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use meta::ObjectExt;
 use planner::{Blame, Class, Diagnosis, DriftReport, Fight, FightReport, Past, Reference, text};
@@ -336,12 +336,12 @@ pub(crate) async fn wait(args: &WaitArgs) -> Result<Ended, CommandError> {
 struct Progress<'o> {
     about: &'o [Reference],
     told: BTreeMap<&'o Reference, String>,
-    begun: Instant,
+    begun: tokio::time::Instant,
 }
 
 impl<'o> Progress<'o> {
     fn of(about: &'o [Reference]) -> Progress<'o> {
-        Progress { about, told: BTreeMap::new(), begun: Instant::now() }
+        Progress { about, told: BTreeMap::new(), begun: tokio::time::Instant::now() }
     }
 
     /// Looks at all of them once, and tells what is new.

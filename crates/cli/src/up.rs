@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Method;
 use kinds::Catalog;
@@ -140,7 +140,7 @@ async fn apply_all(api: &Api, objects: &[Value], done: &Applied) -> Result<Vec<V
 }
 
 async fn apply(api: &Api, object: &Value) -> Result<Value, Refused> {
-    let begun = Instant::now();
+    let begun = tokio::time::Instant::now();
     loop {
         match api.apply(object).await {
             Err(refused) if refused.reason == "NotFound" && begun.elapsed() < WANT_MAX => {
@@ -162,7 +162,7 @@ async fn take_down(api: &Api, applied: &[Value]) {
             Err(refused) => println!("kept     {}: {}", title(object), refused.message),
         }
     }
-    let begun = Instant::now();
+    let begun = tokio::time::Instant::now();
     while begun.elapsed() < GONE_MAX {
         let mut is_gone = true;
         for object in applied {

@@ -112,7 +112,7 @@ fn difference(struck: &[String], end: &[String]) -> String {
 fn play(scenario: &Scenario, fault: Option<(usize, Fault)>) -> (Vec<String>, usize) {
     let all = crate::all();
     let named = |name: &&str| all.iter().find(|controller| controller.def.name == *name).cloned();
-    let mut world = World::new(scenario.controllers.iter().filter_map(|name| named(name)));
+    let mut world = World::new(scenario.controllers.iter().filter_map(named));
     world.fault = fault;
     for stage in scenario.stages {
         stage(&mut world);

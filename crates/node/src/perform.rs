@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use agent::pod::{Answer, Failure, Marks, Pod, ProbeAnswer, Pulled, Shown, Step};
 use agent::{env, figures::Figures};
@@ -152,7 +152,7 @@ impl Hands {
     async fn fetch(&self, pod: &Value, name: &str) -> Answer {
         let Ok(_permit) = self.pulls.acquire().await else { return Answer::failed("ErrImagePull", "stopping") };
         let secrets = material::pull_secrets(&self.api, pod).await;
-        let begun = Instant::now();
+        let begun = tokio::time::Instant::now();
         match tokio::time::timeout(PULL_TIMEOUT, self.images.pull(name, &secrets)).await {
             Ok(Ok(image)) => {
                 Answer::Pulled(Pulled { image_id: image.id, fetched: Some((begun.elapsed(), image.size)) })

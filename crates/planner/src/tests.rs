@@ -273,7 +273,7 @@ fn fought(world: &World) -> Vec<(String, usize, Vec<String>)> {
 #[test]
 fn slow_and_fast_fights_are_named_within_three_rounds() {
     let fight = |period: fn(u64) -> u64, rounds: u64| -> Vec<(u64, &str, &str, Value)> {
-        let side = |n: u64| if n % 2 == 0 { ("gitops", json!(3)) } else { ("scaler", json!(7)) };
+        let side = |n: u64| if n.is_multiple_of(2) { ("gitops", json!(3)) } else { ("scaler", json!(7)) };
         (0..rounds).map(|n| (period(n), side(n).0, "spec.replicas", side(n).1)).collect()
     };
     for period in [|n| n * 1_800, |n| n / 5] {

@@ -110,6 +110,7 @@ pub struct Room {
 }
 
 /// How a room decides.
+#[expect(clippy::large_enum_variant, reason = "a few dozen for a run, and looked into all the time")]
 pub enum Mind {
     /// One key after the other, as controllers do.
     Controller {

@@ -30,7 +30,7 @@ pub use mem::Mem;
 pub use mutant::Mutant;
 pub use pending::{Pending, Record, Replayed};
 pub use replica::{Copied, Copy, Replica};
-pub use snapshot::{Items, Snapshot};
+pub use snapshot::{Difference, Items, Snapshot};
 pub use txn::{Change, Committed, Event, Op, Precondition, Txn, TxnError};
 
 /// Why a revision cannot be read.

@@ -18,6 +18,9 @@ pub struct Snapshot {
     pub(crate) collections: imbl::OrdMap<Collection, Items>,
 }
 
+/// One difference between two states: name, entry before, entry after.
+pub type Difference<'s> = (&'s Arc<str>, Option<&'s Arc<Entry>>, Option<&'s Arc<Entry>>);
+
 impl Snapshot {
     /// The revision this is the state of.
     pub fn revision(&self) -> Revision {
@@ -110,13 +113,8 @@ impl Snapshot {
         }
     }
 
-    /// How a collection differs from an earlier state of it, in order: name, entry before, entry after. Costs what
-    /// changed, not what is there.
-    pub fn changes_since<'s>(
-        &'s self,
-        earlier: &'s Snapshot,
-        collection: &str,
-    ) -> Vec<(&'s Arc<str>, Option<&'s Arc<Entry>>, Option<&'s Arc<Entry>>)> {
+    /// How a collection differs from an earlier state of it, in order. Costs what changed, not what is there.
+    pub fn changes_since<'s>(&'s self, earlier: &'s Snapshot, collection: &str) -> Vec<Difference<'s>> {
         match (earlier.collections.get(collection), self.collections.get(collection)) {
             (None, None) => Vec::new(),
             (Some(before), None) => before.iter().map(|(name, entry)| (name, Some(entry), None)).collect(),

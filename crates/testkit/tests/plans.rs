@@ -2,7 +2,7 @@
 //! its real controllers, and what they did is read off the store by code that shares nothing with the planner.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use http::Method;
 use meta::ObjectExt;
@@ -162,9 +162,9 @@ fn lasting(mut object: Value) -> Value {
 
 /// Waits until nothing is written any more, but by those who only say that they live.
 async fn rest(cluster: &Cluster) -> Snapshot {
-    let begun = Instant::now();
+    let begun = tokio::time::Instant::now();
     let mut last = cluster.store.snapshot();
-    let mut since = Instant::now();
+    let mut since = tokio::time::Instant::now();
     while since.elapsed() < SILENCE {
         assert!(begun.elapsed() < PATIENCE, "the world does not come to rest");
         tokio::time::sleep(Duration::from_millis(20)).await;
@@ -175,7 +175,7 @@ async fn rest(cluster: &Cluster) -> Snapshot {
         };
         let moved = now.collections_changed(&last).iter().any(|collection| !volatile.contains(&&**collection));
         if moved || now.items("core/pods").any(|(_, entry)| is_going(entry)) {
-            since = Instant::now();
+            since = tokio::time::Instant::now();
         }
         last = now;
     }

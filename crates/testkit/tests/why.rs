@@ -5,11 +5,11 @@ mod machine;
 
 use std::path::PathBuf;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use machine::{Server, binary, is_alone};
+use machine::{Server, binary, is_alone, look_for};
 
 /// How long a cause may take to show. Long: nothing here measures time.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -360,16 +360,13 @@ impl Asker {
         std::fs::write(&file, json!({"apiVersion": "v1", "kind": "List", "items": manifests}).to_string())
             .expect("written");
         let file = file.to_str().expect("a path");
-        let begun = Instant::now();
-        loop {
+        let mut said = String::new();
+        let applied = look_for(PATIENCE, || {
             let output = self.run(&["apply", "--yes", "--no-wait", "-f", file]);
-            if output.status.success() {
-                return;
-            }
-            let said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-            assert!(begun.elapsed() < PATIENCE, "{name}: {said}");
-            std::thread::sleep(Duration::from_millis(200));
-        }
+            said = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
+            output.status.success().then_some(())
+        });
+        assert!(applied.is_some(), "{name}: {said}");
     }
 
     /// Whether the answer to why names the cause, and the answer.
@@ -416,13 +413,12 @@ fn why_finds_the_cause_of_forty_broken_manifests() {
         let output = asker.machine.command(&["delete", "--raw", &path]).output().expect("kubectl runs");
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
-    let begun = Instant::now();
     let mut open: Vec<&Case> = cases.iter().chain(&held).collect();
     let all = open.len();
-    while !open.is_empty() && begun.elapsed() < PATIENCE {
+    let _ = look_for(PATIENCE, || {
         open.retain(|case| !asker.explains(case).0);
-        std::thread::sleep(Duration::from_millis(200));
-    }
+        open.is_empty().then_some(())
+    });
     println!("{} of {all} causes found", all - open.len());
     let told = open.iter().map(|case| {
         format!("{}: wanted {}: {}; got {}", case.object, case.reason, case.message, asker.explains(case).1)

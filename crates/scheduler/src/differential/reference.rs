@@ -217,11 +217,9 @@ fn named(ask: &Ask) -> Option<Vec<String>> {
 }
 
 fn narrowed(selector: &Selector, keys: &[Box<str>], ask: &Ask) -> Selector {
-    let own = |key: &Box<str>| {
-        let value = ask.labels().get(&**key)?.clone();
-        Requirement::new(&**key, Operator::In, vec![value]).ok()
-    };
-    Selector::from_requirements(selector.requirements().iter().cloned().chain(keys.iter().filter_map(own)).collect())
+    let own = |key: &str| Requirement::new(key, Operator::In, vec![ask.labels().get(key)?.clone()]).ok();
+    let more = keys.iter().filter_map(|key| own(key));
+    Selector::from_requirements(selector.requirements().iter().cloned().chain(more).collect())
 }
 
 fn alone(ask: &Ask, node: &Seen<Node>) -> Vec<String> {
