@@ -17,7 +17,7 @@ mod refusal;
 pub use action::{Action, Patch, Propagation, Resource, key};
 pub use brain::{Brain, Controller, Def, Watch};
 pub use call::{Call, Refused, Verdict, call, path_of, request_of, verdict};
-pub use naming::{child_base, child_name, fingerprint};
+pub use naming::{Siblings, child_base, child_name, fingerprint};
 pub use outcome::{Effect, Note, Outcome, Severity, Turn, Wake};
 pub use queue::{Loop, Performed};
 pub use refusal::{Refusal, Refusals};

@@ -31,6 +31,30 @@ pub fn child_base(base: &str) -> &str {
     &base[..cut]
 }
 
+/// A set of children, told apart from any other whatever the order. One that is made is added before the next is named,
+/// so that a successor who sees the first gives the second the same name.
+#[derive(Clone, Copy, Default)]
+pub struct Siblings(u64);
+
+impl Siblings {
+    /// The children of these names.
+    pub fn named<'a>(names: impl IntoIterator<Item = &'a str>) -> Siblings {
+        let mut siblings = Siblings::default();
+        names.into_iter().for_each(|name| siblings.add(name));
+        siblings
+    }
+
+    /// One more.
+    pub fn add(&mut self, name: &str) {
+        self.0 = self.0.wrapping_add(mixed([name]));
+    }
+
+    /// A part of an identity.
+    pub fn fingerprint(self) -> String {
+        format!("{:016x}", self.0)
+    }
+}
+
 /// A short stand-in for many parts of an identity, so that naming many children at once hashes them only once.
 pub fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     format!("{:016x}", mixed(parts))

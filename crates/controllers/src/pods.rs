@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use brain::facts::{Pod, Seen};
-use brain::{Resource, View, child_base, child_name, fingerprint};
+use brain::{Resource, Siblings, View, child_base, child_name};
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 
@@ -83,23 +83,35 @@ pub(crate) fn taken_names(view: &View, owner: &Owner) -> BTreeSet<String> {
         .collect()
 }
 
-/// Names for `count` new pods. They follow from the owner, its revision and the children that it sees, so that the
-/// same decision made twice collides instead of doubling.
-pub(crate) fn new_names(owner: &Owner, seen: &[Seen<Pod>], taken: &BTreeSet<String>, count: usize) -> Vec<String> {
-    let seen = fingerprint(seen.iter().map(Seen::uid));
-    let revision = owner.target.revision.to_string();
-    let base = format!("{}-", owner.target.name);
+/// Names for `count` new pods. They follow from the owner's identity and the children before each, so that the same
+/// decision made twice collides instead of doubling.
+pub(crate) fn new_names(
+    owner: &str,
+    identity: &[&str],
+    mut siblings: Siblings,
+    taken: &BTreeSet<String>,
+    count: usize,
+) -> Vec<String> {
+    let base = format!("{owner}-");
     let mut names: Vec<String> = Vec::with_capacity(count);
-    let mut used = BTreeSet::new();
-    // One name in a hundred thousand is met; three tries each are plenty and end.
-    for counter in 0..count.saturating_mul(3).saturating_add(taken.len()) {
-        if names.len() == count {
-            break;
-        }
-        let name = child_name(&base, [&*owner.target.uid, &revision, &seen, &counter.to_string()]);
-        if !taken.contains(&name) && used.insert(name.clone()) {
-            names.push(name);
-        }
+    for _ in 0..count {
+        let before = siblings.fingerprint();
+        let name =
+            |attempt: usize| child_name(&base, identity.iter().copied().chain([&*before, &*attempt.to_string()]));
+        // One name in a hundred thousand is met: as many attempts as there are names are plenty, and end.
+        let is_free = |name: &String| !taken.contains(name) && !names.contains(name);
+        let Some(name) = (0..=taken.len() + names.len()).map(name).find(is_free) else { break };
+        siblings.add(&name);
+        names.push(name);
     }
     names
+}
+
+/// Moves the status behind what is made. Names of children follow from their owner's revision, which a status changes: a
+/// create that was carried out though nobody heard so must be met by the same name when it is made again.
+pub(crate) fn status_after_creations<S>(steps: &mut Vec<S>, is_creation: fn(&S) -> bool, is_status: fn(&S) -> bool) {
+    if steps.iter().any(is_creation) {
+        let (status, rest): (Vec<S>, Vec<S>) = std::mem::take(steps).into_iter().partition(is_status);
+        *steps = rest.into_iter().chain(status).collect();
+    }
 }

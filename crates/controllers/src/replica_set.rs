@@ -10,7 +10,7 @@
 use std::collections::BTreeSet;
 
 use brain::facts::{Pod, Seen};
-use brain::{Action, Brain, Def, Note, Outcome, Refusal, Resource, View, Watch};
+use brain::{Action, Brain, Def, Note, Outcome, Refusal, Resource, Siblings, View, Watch};
 use meta::labels::Selector;
 use meta::{ObjectExt, Time};
 use serde_json::{Map, Value};
@@ -220,10 +220,17 @@ pub(crate) fn reconcile(desired: &Desired, observed: &Observed, now: Time) -> Ou
     let readiness = Readiness::of(observed.pods.iter().filter(|pod| is_active(pod)), desired.min_ready_seconds, now);
     let mut outcome = Outcome::rest();
     let failure = failure(desired, observed, &mut outcome);
-    // The status comes first: it says what was seen, also when what follows is refused.
     outcome.steps.extend(status(desired, observed, readiness, failure, now).map(Step::Status));
     if !desired.owner.deleting {
         outcome.steps.extend(manage(desired, observed, now));
+    }
+    // Where something was refused and may be again, the status comes first: it says so.
+    if observed.refusal.is_none() {
+        pods::status_after_creations(
+            &mut outcome.steps,
+            |step| matches!(step, Step::Create(_)),
+            |step| matches!(step, Step::Status(_)),
+        );
     }
     if let Some(next) = readiness.next {
         let waiting = usize::try_from(readiness.ready - readiness.available).unwrap_or(0);
@@ -240,7 +247,10 @@ fn manage(desired: &Desired, observed: &Observed, now: Time) -> Vec<Step> {
             return Vec::new();
         }
         let count = (desired.replicas - active.len()).min(BURST_MAX);
-        let names = pods::new_names(&desired.owner, &observed.pods, &observed.taken, count);
+        let owner = &desired.owner.target;
+        let identity = [&*owner.uid, &*owner.revision.to_string()];
+        let siblings = Siblings::named(observed.pods.iter().map(Seen::name));
+        let names = pods::new_names(&owner.name, &identity, siblings, &observed.taken, count);
         return names.into_iter().map(Step::Create).collect();
     }
     let surplus = (active.len() - desired.replicas).min(BURST_MAX);

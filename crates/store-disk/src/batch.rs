@@ -21,7 +21,7 @@ pub(crate) struct Batch {
     pub logged: Revision,
     /// Everything up to here becomes visible with it.
     pub through: Revision,
-    pub acks: Vec<(Committed, Ack)>,
+    pub acks: Vec<(Result<Committed, TxnError>, Ack)>,
 }
 
 impl Batch {
@@ -72,6 +72,7 @@ impl State {
         }
         let pending = match self.core.apply(txn) {
             Ok(pending) => pending,
+            Err(error @ TxnError::Failed(_)) => return self.refuse(error, ack, options),
             Err(error) => return refused(ack, error),
         };
         let alone = self.batches.is_empty() && self.core.waiting() == usize::from(!pending.events().is_empty());
@@ -82,7 +83,24 @@ impl State {
             return Some(Told { ack, outcome: Ok(pending.committed), published: Some(published) });
         }
         batch.through = batch.through.max(pending.revision());
-        batch.acks.push((pending.committed, ack));
+        batch.acks.push((Ok(pending.committed), ack));
+        self.batches.push_back(batch);
+        None
+    }
+
+    /// What failed may have failed on what is not visible yet: it is told when that is, or whoever reads after the answer
+    /// would not find the reason for it, and would fail again.
+    fn refuse(&mut self, error: TxnError, ack: Ack, options: &Options) -> Option<Told> {
+        let mut batch = self.open_batch();
+        let waits = self.core.waiting() > 0 && batch.acks.len() < options.limits.pending_txns_max;
+        if !waits {
+            if !batch.acks.is_empty() {
+                self.batches.push_back(batch);
+            }
+            return Some(Told { ack, outcome: Err(error), published: None });
+        }
+        batch.through = self.core.head();
+        batch.acks.push((Err(error), ack));
         self.batches.push_back(batch);
         None
     }

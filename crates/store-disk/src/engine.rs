@@ -171,8 +171,8 @@ impl Engine {
     /// Makes a batch visible, then acknowledges it, then tells the listeners.
     fn show(&self, batch: &mut Batch) {
         let published = guard(&self.state).core.publish(batch.through);
-        for (committed, ack) in batch.acks.drain(..) {
-            ack(Ok(committed));
+        for (outcome, ack) in batch.acks.drain(..) {
+            ack(outcome);
         }
         self.tell(&published);
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use brain::{Outcome, child_name, fingerprint};
+use brain::{Outcome, Siblings, child_name, fingerprint};
 use meta::condition::Condition;
 use meta::{ObjectExt, Time, condition};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use super::failure_policy::{Verdict, success, verdict};
 use super::pod::{JobPod, retry_at};
 use super::tally::{Tally, is_failed, length};
 use super::{Job, NewPod, Step, Why, indexes};
-use crate::pods::BURST_MAX;
+use crate::pods::{BURST_MAX, new_names};
 
 /// Uids waiting to be counted in one status: upstream's bound on the object's size.
 const UNCOUNTED_MAX: usize = 500;
@@ -191,12 +191,10 @@ fn surplus(job: &Job, pods: &[JobPod], tally: &Tally, count: usize) -> Vec<usize
 }
 
 fn plain(job: &Job, pods: &[JobPod], taken: &BTreeSet<String>, count: usize) -> Vec<NewPod> {
-    let seen = fingerprint(pods.iter().map(|pod| &*pod.target.uid));
-    let base = format!("{}-", job.target.name);
-    let names = (0..count + taken.len()).map(|n| child_name(&base, [&*job.target.uid, &*seen, &*n.to_string()]));
-    let mut used = BTreeSet::new();
-    let fresh = names.filter(|name| !taken.contains(name) && used.insert(name.clone())).take(count);
-    fresh.map(|name| NewPod { name, index: None, failures: None }).collect()
+    let owner = [&*job.target.uid];
+    let siblings = Siblings::named(pods.iter().map(|pod| &*pod.target.name));
+    let fresh = new_names(&job.target.name, &owner, siblings, taken, count);
+    fresh.into_iter().map(|name| NewPod { name, index: None, failures: None }).collect()
 }
 
 fn indexed(

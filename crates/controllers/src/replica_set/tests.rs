@@ -85,7 +85,26 @@ fn a_pod_being_deleted_is_replaced_and_counted_apart() {
     let mut leaving = pod("a", "Running", true);
     leaving.put(&["metadata", "deletionTimestamp"], "2026-11-30T12:00:00Z");
     let steps = decide(&desired(1), &observed(vec![leaving], json!({"observedGeneration": 1})));
-    assert_eq!(steps, [r#"{"replicas":0,"terminatingReplicas":1}"#, "create"]);
+    assert_eq!(steps, ["create", r#"{"replicas":0,"terminatingReplicas":1}"#]);
+}
+
+#[test]
+fn a_successor_who_sees_the_first_of_two_new_pods_makes_the_second() {
+    let ready = |name: &str| pod(name, "Running", true);
+    let names = |pods: Vec<Value>| -> Vec<String> {
+        let mut observed = observed(pods, Value::Null);
+        observed.taken = observed.pods.iter().map(|pod| pod.name().to_owned()).collect();
+        let outcome = reconcile(&desired(3), &observed, now());
+        let made = outcome.steps.into_iter().filter_map(|step| match step {
+            Step::Create(name) => Some(name),
+            _ => None,
+        });
+        made.collect()
+    };
+    let both = names(vec![ready("old")]);
+    assert_eq!(both.len(), 2);
+    assert_eq!(names(vec![ready("old"), ready(&both[0])]), both[1..]);
+    assert_ne!(names(vec![ready("other")])[0], both[0], "another decision");
 }
 
 #[test]

@@ -295,3 +295,23 @@ fn a_closed_store_takes_nothing_and_leaves_the_directory_alone() {
     assert_eq!(vfs.len(), calls);
     assert_eq!(store.snapshot().count("c"), 1, "reads still work");
 }
+
+#[test]
+fn what_fails_on_a_write_that_waits_is_told_when_that_is_visible() {
+    let vfs: Arc<dyn Vfs> = sim();
+    let disk = Disk::open_on(vfs, by_hand()).expect("it opens");
+    let (sender, told) = std::sync::mpsc::channel();
+    let submit = |name: &'static str| {
+        let mut txn = put_in(Keyspace::Durable, "a", name);
+        txn.preconditions = vec![Precondition::Absent(Key::new("c", "a"))];
+        let sender = sender.clone();
+        disk.submit(txn, Box::new(move |outcome| sender.send((name, outcome.is_ok())).expect("heard")));
+    };
+    submit("first");
+    submit("second");
+    assert_eq!(told.try_recv().ok(), None, "whoever is told now reads a state without the reason");
+    while disk.flush() {}
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), [("first", true), ("second", false)]);
+    submit("third");
+    assert_eq!(told.try_recv(), Ok(("third", false)), "nothing waits");
+}
