@@ -13,12 +13,18 @@ use view::{Object, View};
 use crate::change::Reference;
 use crate::fork::World;
 
+#[cfg(test)]
+mod tests;
+
 /// Objects looked at below one: a rollout of a thousand pods and their replica sets.
 const OBJECTS_MAX: usize = 5_000;
 /// Deployment, replica set, pod, and some room.
 const DEPTH_MAX: usize = 6;
 /// Events read of one namespace.
 const EVENTS_MAX: usize = 20_000;
+/// Owners that make a new pod for one that has failed.
+const REPLACING: [&str; 5] =
+    ["apps/daemonsets", "apps/replicasets", "apps/statefulsets", "batch/jobs", "core/replicationcontrollers"];
 
 /// Whether an object is as it should be, and why not.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -79,6 +85,8 @@ enum Weight {
     Blocked,
     /// Something runs and fails.
     Failing,
+    /// Something has failed, and another is made in its place: what is wrong with that one explains more.
+    Replaced,
     /// Something has not come yet.
     Waiting,
 }
@@ -123,7 +131,8 @@ impl Walk<'_> {
             chain.insert(0, me);
             return Some((cause, chain));
         }
-        let trouble = self.trouble(object)?;
+        // Whoever asks about a failed pod itself is not helped by the one that takes its place.
+        let trouble = self.trouble(object, false)?;
         Some((cause(trouble, &me, 1, 1), vec![me]))
     }
 
@@ -133,6 +142,7 @@ impl Walk<'_> {
         let mut worst: Option<(Weight, usize, Cause, Vec<Reference>)> = None;
         let mut alike: BTreeMap<(String, String), usize> = BTreeMap::new();
         let mut pods = 0;
+        let is_replacing = replaces_pods(object);
         for child in children {
             self.seen += 1;
             let is_readable = self.is_readable(&child.key.collection, &child.meta().namespace);
@@ -149,7 +159,7 @@ impl Walk<'_> {
                     (weight_of(&cause), cause, chain)
                 }
                 None => {
-                    let Some(trouble) = self.trouble(&child) else { continue };
+                    let Some(trouble) = self.trouble(&child, is_replacing) else { continue };
                     let weight = trouble.weight;
                     (weight, cause(trouble, &me, 1, 1), vec![me])
                 }
@@ -184,35 +194,37 @@ impl Walk<'_> {
         revision(child) == revision(owner)
     }
 
-    /// What is wrong with one object itself.
-    fn trouble(&mut self, object: &Object) -> Option<Trouble> {
+    /// What is wrong with one object itself; a pod that has failed may be replaced.
+    fn trouble(&mut self, object: &Object, is_replaced: bool) -> Option<Trouble> {
         let tree = object.tree();
         if let Some(trouble) = going(&tree) {
             return Some(trouble);
         }
         match &*object.key.collection {
-            "core/pods" => self.pod(&tree),
+            "core/pods" => self.pod(&tree, is_replaced),
             "core/persistentvolumeclaims" => self.claim(&tree),
             "core/namespaces" => None,
             _ => self.workload(object, &tree),
         }
     }
 
-    fn pod(&mut self, pod: &Value) -> Option<Trouble> {
+    fn pod(&mut self, pod: &Value, is_replaced: bool) -> Option<Trouble> {
         let what = format!("pod/{}", pod.name());
         if let Some(unplaced) = condition::find(pod, "PodScheduled").filter(|c| c.text(&["status"]) == "False") {
             let (reason, message) = (unplaced.text(&["reason"]), unplaced.text(&["message"]));
             let next = format!("kubectl describe nodes; kubectl{} describe {what}", place(pod));
             return Some(blocked(Weight::Blocked, reason, message, true, next));
         }
-        if let Some(container) = containers(pod).find_map(|status| self.container(pod, status)) {
+        let is_failed = pod.text(&["status", "phase"]) == "Failed";
+        // Why a pod was ended (Evicted, NodeLost) says more than how its containers were.
+        if is_failed && !pod.text(&["status", "reason"]).is_empty() {
+            return Some(failed(pod, is_replaced));
+        }
+        if let Some(container) = containers(pod).find_map(|status| self.container(pod, status, is_replaced)) {
             return Some(container);
         }
-        if pod.text(&["status", "phase"]) == "Failed" {
-            let (reason, message) = (pod.text(&["status", "reason"]), pod.text(&["status", "message"]));
-            let message = if message.is_empty() { "the pod has failed" } else { message };
-            let reason = if reason.is_empty() { "Failed" } else { reason };
-            return Some(blocked(Weight::Terminal, reason, message, false, logs(pod, "", false)));
+        if is_failed {
+            return Some(failed(pod, is_replaced));
         }
         let gates = pod.items(&["spec", "readinessGates"]).iter().map(|gate| gate.text(&["conditionType"]));
         let open = gates.filter(|gate| !condition::is_true(pod, gate)).collect::<Vec<_>>();
@@ -230,7 +242,7 @@ impl Walk<'_> {
         None
     }
 
-    fn container(&mut self, pod: &Value, status: &Value) -> Option<Trouble> {
+    fn container(&mut self, pod: &Value, status: &Value, is_replaced: bool) -> Option<Trouble> {
         let name = status.text(&["name"]);
         let image = status.text(&["image"]);
         let (state, last) = (status.at(&["state"])?, status.at(&["lastState", "terminated"]));
@@ -238,7 +250,7 @@ impl Walk<'_> {
             let (reason, message) = (waiting.text(&["reason"]), waiting.text(&["message"]));
             return match reason {
                 "ContainerCreating" | "PodInitializing" | "" => None,
-                "CrashLoopBackOff" => Some(crashed(pod, name, last, status.int(&["restartCount"]).unwrap_or(0))),
+                "CrashLoopBackOff" => Some(crashed(pod, status, last, is_replaced)),
                 _ => {
                     let message = if message.is_empty() { format!("image {image:?}") } else { message.to_owned() };
                     let message = format!("container {name}: {message}");
@@ -248,7 +260,7 @@ impl Walk<'_> {
             };
         }
         if let Some(ended) = state.get("terminated").filter(|ended| ended.int(&["exitCode"]) != Some(0)) {
-            return Some(crashed(pod, name, Some(ended), status.int(&["restartCount"]).unwrap_or(0)));
+            return Some(crashed(pod, status, Some(ended), is_replaced));
         }
         let is_running = state.get("running").is_some();
         if is_running && !status.flag(&["ready"]) && is_main(pod, name) {
@@ -396,7 +408,32 @@ fn going(object: &Value) -> Option<Trouble> {
     Some(blocked(weight, "Deleting", &message, true, describe(object)))
 }
 
-fn crashed(pod: &Value, container: &str, ended: Option<&Value>, restarts: i64) -> Trouble {
+/// Whether an owner makes a new pod for one that has failed. A Job does until it has failed itself.
+fn replaces_pods(owner: &Object) -> bool {
+    let tree = owner.tree();
+    let has_given_up = ["Failed", "FailureTarget"].iter().any(|type_| condition::is_true(&tree, type_));
+    REPLACING.contains(&&*owner.key.collection) && !has_given_up
+}
+
+/// How much a failed pod explains, and whether it is tried again: both follow from whether it is replaced.
+fn end_of(is_replaced: bool) -> (Weight, bool) {
+    if is_replaced { (Weight::Replaced, true) } else { (Weight::Terminal, false) }
+}
+
+/// A pod that has failed as a whole.
+fn failed(pod: &Value, is_replaced: bool) -> Trouble {
+    let or = |text: &'static str, found: &str| if found.is_empty() { text.to_owned() } else { found.to_owned() };
+    let reason = or("Failed", pod.text(&["status", "reason"]));
+    let message = or("the pod has failed", pod.text(&["status", "message"]));
+    let (weight, retrying) = end_of(is_replaced);
+    // One that was ended before it began has no logs.
+    let has_run = containers(pod).any(|status| status.at(&["state", "terminated"]).is_some());
+    let next = if has_run { logs(pod, "", false) } else { describe(pod) };
+    blocked(weight, &reason, &message, retrying, next)
+}
+
+fn crashed(pod: &Value, status: &Value, ended: Option<&Value>, is_replaced: bool) -> Trouble {
+    let (container, restarts) = (status.text(&["name"]), status.int(&["restartCount"]).unwrap_or(0));
     let code = ended.and_then(|ended| ended.int(&["exitCode"])).unwrap_or(0);
     let reason = ended.map_or("", |ended| ended.text(&["reason"]));
     let (reason, how) = match (reason, code) {
@@ -410,13 +447,8 @@ fn crashed(pod: &Value, container: &str, ended: Option<&Value>, restarts: i64) -
     let told = if told.is_empty() { String::new() } else { format!(": {told}") };
     let message = format!("container {container} {how}{told}; {restarts} restarts");
     let stays = pod.text(&["spec", "restartPolicy"]) == "Never";
-    blocked(
-        if stays { Weight::Terminal } else { Weight::Failing },
-        reason,
-        &message,
-        !stays,
-        logs(pod, container, !stays),
-    )
+    let (weight, retrying) = if stays { end_of(is_replaced) } else { (Weight::Failing, true) };
+    blocked(weight, reason, &message, retrying, logs(pod, container, !stays))
 }
 
 fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
