@@ -25,7 +25,7 @@ pub struct NodeArgs {
     #[arg(long, value_name = "DIR")]
     pub pod_manifests: Option<PathBuf>,
     /// When pods have to go at once [default: memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,
-    /// imagefs.available<15%,imagefs.inodesFree<5%].
+    /// imagefs.available<15%,imagefs.inodesFree<5%, but at most 2Gi of nodefs and 3Gi of imagefs].
     #[arg(long, value_name = "SIGNAL<AMOUNT,...>")]
     pub eviction_hard: Option<String>,
     /// When pods have to go after a while.
@@ -43,12 +43,12 @@ pub struct NodeArgs {
     /// The most seconds that pods which go after a while are given to end.
     #[arg(long, value_name = "SECONDS", default_value_t = 0)]
     pub eviction_max_pod_grace_period: u64,
-    /// From this percentage of the disk taken, unused images are removed...
-    #[arg(long, value_name = "PERCENT", default_value_t = 85, value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub image_gc_high_threshold: u8,
-    /// ...until this percentage is taken.
-    #[arg(long, value_name = "PERCENT", default_value_t = 80, value_parser = clap::value_parser!(u8).range(0..=100))]
-    pub image_gc_low_threshold: u8,
+    /// From this percentage of the disk taken, unused images are removed [default: 85, once less than 6Gi are free]...
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub image_gc_high_threshold: Option<u8>,
+    /// ...until this percentage is taken [default: 80, or 8Gi are free].
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
+    pub image_gc_low_threshold: Option<u8>,
     /// Younger images are not removed.
     #[arg(long, value_name = "TIME", default_value = "2m", value_parser = time)]
     pub minimum_image_ttl_duration: Duration,
@@ -83,15 +83,23 @@ impl NodeArgs {
     }
 
     fn upkeep(&self) -> Result<Upkeep, String> {
-        if self.image_gc_low_threshold >= self.image_gc_high_threshold {
-            return Err("--image-gc-low-threshold must be below --image-gc-high-threshold".to_owned());
-        }
+        Ok(Upkeep { eviction: self.policy()?, images: self.images()? })
+    }
+
+    /// Whoever writes a percentage means it, on a disk of any size.
+    fn images(&self) -> Result<ImageLimits, String> {
+        let (high, low) = (self.image_gc_high_threshold, self.image_gc_low_threshold);
+        let default = ImageLimits::default();
         let images = ImageLimits {
-            high_percent: self.image_gc_high_threshold,
-            low_percent: self.image_gc_low_threshold,
+            high_percent: high.unwrap_or(default.high_percent),
+            low_percent: low.unwrap_or(default.low_percent),
+            spare: default.spare.filter(|_| high.is_none() && low.is_none()),
             age_min: self.minimum_image_ttl_duration,
         };
-        Ok(Upkeep { eviction: self.policy()?, images })
+        if images.low_percent >= images.high_percent {
+            return Err("--image-gc-low-threshold must be below --image-gc-high-threshold".to_owned());
+        }
+        Ok(images)
     }
 
     fn policy(&self) -> Result<Policy, String> {
@@ -142,6 +150,13 @@ mod tests {
             &["--image-gc-low-threshold", "90"],
             Err("--image-gc-low-threshold must be below --image-gc-high-threshold"),
         );
+        let has_room = |words: &[&str]| {
+            let line = Line::try_parse_from([&["x"], words].concat()).expect("options");
+            line.node.images().expect("limits").spare.is_some()
+        };
+        assert!(has_room(&[]));
+        assert!(!has_room(&["--image-gc-high-threshold", "85"]));
+        assert!(!has_room(&["--image-gc-low-threshold", "80"]));
         assert!(Line::try_parse_from(["x", "--eviction-pressure-transition-period", "soon"]).is_err());
     }
 }

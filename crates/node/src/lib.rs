@@ -43,7 +43,7 @@ use contract::ContainerRuntime;
 use driver::Source;
 
 pub use cri_images::RuntimeImages;
-pub use image::{BoxedImage, Collected, ImageLimits, ImageStore, LocalImage, Needed};
+pub use image::{BoxedImage, Collected, ImageLimits, ImageStore, LocalImage, Needed, Spare};
 pub use listen::Door;
 pub use oci_images::OciImages;
 pub use room::run;

@@ -9,9 +9,13 @@ use super::{Amount, Signal};
 
 /// How long a condition stays after its cause has gone (upstream's default): pods are not sent to and fro.
 const TRANSITION: Duration = Duration::from_secs(5 * 60);
-/// What a node keeps free when nobody has said otherwise: upstream's defaults.
+/// What a node keeps free when nobody has said otherwise: upstream's defaults, within `DISK_BYTES_MAX`.
 const HARD: &str =
     "memory.available<100Mi,nodefs.available<10%,nodefs.inodesFree<5%,imagefs.available<15%,imagefs.inodesFree<5%";
+/// The most that the defaults keep free of a disk. Between two looks, ten seconds apart, 2 GiB are written at 200 MB/s;
+/// and unused images have to go before pods, so their limit lies above, as upstream's does. The percentages are the
+/// smaller ones on disks below 20 GiB. See docs/decisions/2026-11-30-eviction-defaults.md.
+const DISK_BYTES_MAX: [(Signal, i64); 2] = [(Signal::NodeFsAvailable, 2 << 30), (Signal::ImageFsAvailable, 3 << 30)];
 
 /// An amount: as such, or a share of all there is.
 #[derive(Clone, Copy, Debug)]
@@ -20,6 +24,8 @@ pub enum Written {
     Quantity(Quantity),
     /// Of all there is, between 0 and 1. Single precision, as upstream keeps it: the products are shown.
     Share(f32),
+    /// Of all there is, but at most so many. Only defaults say so: options have no word for it.
+    ShareWithin(f32, i64),
 }
 
 /// When there is too little of something.
@@ -49,7 +55,14 @@ pub struct Policy {
 impl Default for Policy {
     fn default() -> Policy {
         let hard = statements(HARD, '<').and_then(|hard| thresholds(&hard, &BTreeMap::new()));
-        Policy { thresholds: hard.unwrap_or_default(), transition: TRANSITION, soft_grace_max: Duration::ZERO }
+        let mut thresholds = hard.unwrap_or_default();
+        for threshold in &mut thresholds {
+            let most = DISK_BYTES_MAX.iter().find(|(signal, _)| *signal == threshold.signal);
+            if let (Written::Share(share), Some((_, most))) = (threshold.below, most) {
+                threshold.below = Written::ShareWithin(share, *most);
+            }
+        }
+        Policy { thresholds, transition: TRANSITION, soft_grace_max: Duration::ZERO }
     }
 }
 
@@ -104,6 +117,7 @@ impl Written {
         match self {
             Written::Quantity(quantity) => quantity.units(),
             Written::Share(share) => (capacity as f64 * f64::from(*share)) as i64,
+            Written::ShareWithin(share, most) => Written::Share(*share).of(capacity).min(*most),
         }
     }
 
@@ -111,7 +125,7 @@ impl Written {
     pub fn shown(&self, capacity: i64) -> String {
         match self {
             Written::Quantity(quantity) => quantity.to_string(),
-            Written::Share(_) => Quantity::from_bytes(self.of(capacity)).to_string(),
+            Written::Share(_) | Written::ShareWithin(..) => Quantity::from_bytes(self.of(capacity)).to_string(),
         }
     }
 }
@@ -186,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_defaults_are_upstreams() {
+    fn the_defaults_of_a_small_disk_are_upstreams() {
         let expected = [
             "memory.available<100Mi",
             "nodefs.available<100",
@@ -195,6 +209,31 @@ mod tests {
             "imagefs.inodesFree<50",
         ];
         assert_eq!(shown(&Policy::default()), expected);
+    }
+
+    #[test]
+    fn a_large_disk_that_is_mostly_full_has_room() {
+        let gib = |count: i64| count << 30;
+        let check = |policy: &Policy, available: i64, capacity: i64, expected: &[&str]| {
+            let found = Amount { available, capacity };
+            let is_disk = |threshold: &&Threshold| threshold.signal.resource() == "ephemeral-storage";
+            let crossed = policy.thresholds.iter().filter(is_disk).filter(|one| one.is_crossed(&found, false));
+            let names: Vec<&str> = crossed.map(|threshold| threshold.signal.name()).collect();
+            assert_eq!(names, expected, "{available} of {capacity}");
+        };
+        let policy = Policy::default();
+        check(&policy, gib(24), gib(252), &[]);
+        check(&policy, gib(3), gib(252), &[]);
+        check(&policy, gib(3) - 1, gib(252), &["imagefs.available"]);
+        check(&policy, gib(2) - 1, gib(252), &["nodefs.available", "imagefs.available"]);
+        // On a small one the percentages are what counts.
+        check(&policy, gib(4), gib(20) - 1, &[]);
+        check(&policy, gib(2), gib(15), &["imagefs.available"]);
+        check(&policy, gib(1), gib(15), &["nodefs.available", "imagefs.available"]);
+        // Whoever writes a percentage means it.
+        let mut told = Policy::default();
+        told.set_hard("nodefs.available<10%").expect("read");
+        check(&told, gib(24), gib(252), &["nodefs.available"]);
     }
 
     #[test]
@@ -237,5 +276,6 @@ mod tests {
         assert_eq!(policy.kept(Signal::MemoryAvailable, 1 << 20), 1 << 20);
         assert_eq!(policy.kept(Signal::PidAvailable, 100), 0);
         assert_eq!(policy.kept(Signal::NodeFsAvailable, 1000), 100);
+        assert_eq!(policy.kept(Signal::NodeFsAvailable, 252 << 30), 2 << 30);
     }
 }

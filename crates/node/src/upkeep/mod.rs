@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 use agent::pod::Pod;
 use agent::pressure::{
-    self, Disks, Eviction, Gauge, Observations, PodUsage, Pressure, Pressures, Threshold, is_critical, limits, ranked,
+    self, Amount, Disks, Eviction, Gauge, Observations, PodUsage, Pressure, Pressures, Threshold, is_critical, limits,
+    ranked,
 };
 use brain::Note;
 use meta::{ObjectExt, Time};
@@ -271,12 +272,17 @@ impl Guard {
     /// Images by the use of the disk.
     async fn tidy(&mut self, now: Time) {
         self.collected = now;
-        let limits = self.config.upkeep.images;
+        let disk = self.disk_of_images().await.unwrap_or_default();
+        let Some(limits) = self.config.upkeep.images.on(&disk) else { return };
         if let Some(collected) = self.collect(limits).await.filter(|collected| collected.missing_bytes > 0) {
-            let places = self.places.clone();
-            let use_ = tokio::task::spawn_blocking(move || sample::disk_use(&places.images)).await.ok().flatten();
-            self.send(Errand::Tell(no_room(use_, collected.freed_bytes)));
+            let disk = self.disk_of_images().await.unwrap_or_default();
+            self.send(Errand::Tell(no_room(disk, collected.freed_bytes)));
         }
+    }
+
+    async fn disk_of_images(&self) -> Option<Amount> {
+        let place = self.places.images.clone();
+        tokio::task::spawn_blocking(move || sample::disk(&place)).await.ok().flatten()
     }
 
     async fn collect(&self, limits: ImageLimits) -> Option<Collected> {
@@ -316,10 +322,10 @@ fn image_volumes(pod: &Value) -> impl Iterator<Item = String> {
     volumes.map(|volume| volume.text(&["image", "reference"]).to_owned()).filter(|name| !name.is_empty())
 }
 
-/// What is said when removing images was not enough; `taken` is percent and bytes of the disk.
-fn no_room(taken: Option<(u64, u64)>, freed_bytes: u64) -> Note {
-    let (percent, capacity) = taken.unwrap_or_default();
-    let gib = capacity as f64 / f64::from(1 << 30);
+/// What is said when removing images was not enough.
+fn no_room(disk: Amount, freed_bytes: u64) -> Note {
+    let percent = 100 - disk.available.min(disk.capacity).saturating_mul(100) / disk.capacity.max(1);
+    let gib = disk.capacity as f64 / f64::from(1 << 30);
     Note::warning(
         "FreeDiskSpaceFailed",
         format!(

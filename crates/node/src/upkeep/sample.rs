@@ -43,11 +43,9 @@ pub(super) fn observe(places: &Places) -> Observations {
     all.into_iter().filter_map(|(signal, amount)| Some((signal, amount?))).collect()
 }
 
-/// Percent taken of the file system of `path`, and its size in bytes.
-pub(super) fn disk_use(path: &Path) -> Option<(u64, u64)> {
-    let found = bytes(&rustix::fs::statvfs(path).ok()?)?;
-    let (available, capacity) = (found.available.unsigned_abs(), found.capacity.unsigned_abs());
-    Some((100 - available.min(capacity).saturating_mul(100) / capacity.max(1), capacity))
+/// Bytes of the file system of `path`.
+pub(super) fn disk(path: &Path) -> Option<Amount> {
+    bytes(&rustix::fs::statvfs(path).ok()?)
 }
 
 fn amount(available: u64, capacity: u64) -> Option<Amount> {
