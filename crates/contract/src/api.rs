@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::watch;
 
 use crate::error::Result;
 use crate::range::Cidr;
@@ -73,6 +74,11 @@ pub trait ContainerRuntime: Send + Sync {
     /// Whether pods can be put on the pod network now.
     fn network_ready(&self) -> bool;
 
+    /// Why it cannot be used, as that changes. What is a part of this process can always be used: its receiver tells that
+    /// nothing changes.
+    fn trouble(&self) -> watch::Receiver<Option<String>> {
+        watch::Sender::new(None).subscribe()
+    }
     /// State changes from now on.
     fn events(&self) -> Events;
 }

@@ -85,7 +85,8 @@ impl Channel {
         tokio::time::timeout(limit, asked).await.map_err(|_| CallError::Late { limit })?
     }
 
-    /// One question and a stream of answers.
+    /// One question and a stream of answers. It has no limit in time: an answer comes when something happens, and the stream
+    /// ends with the connection.
     pub async fn listen(&self, method: &str, question: &impl Message) -> Result<Answers, CallError> {
         let answer = self.send(method, frame(question)?, None).await?;
         if let Some((code, message)) = code_of(answer.headers()).filter(|(code, _)| *code != 0) {

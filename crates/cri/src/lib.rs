@@ -6,6 +6,7 @@
 mod answer;
 mod cache;
 mod channel;
+mod health;
 mod images;
 mod labels;
 mod logs;

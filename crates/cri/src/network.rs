@@ -1,7 +1,7 @@
 //! The pods' network of a runtime that leaves it to CNI: told the range, and asked whether it is ready.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use contract::{Cidr, Error, Result};
@@ -11,8 +11,6 @@ use crate::channel::CallError;
 use crate::runtime::{ANSWER_TIMEOUT, Inner, RuntimeInfo};
 use crate::wire;
 
-/// How often the runtime is asked whether its network is ready: upstream's period.
-const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// How long a runtime may take to find a configuration that was written, before it is looked at from time to time
 /// alone; and how often it is asked meanwhile.
 const FOUND_WITHIN: Duration = Duration::from_secs(10);
@@ -59,27 +57,16 @@ fn says_ready(status: Option<&wire::RuntimeStatus>) -> bool {
     conditions.filter(|condition| condition.r#type == NETWORK_READY).any(|condition| condition.status)
 }
 
-/// Looks at the network until the runtime's last user has gone.
-pub(crate) async fn run(inner: Weak<Inner>) {
-    loop {
-        let Some(runtime) = inner.upgrade() else { return };
-        // A runtime that does not answer says nothing of its network.
-        let _ = runtime.look_at_network().await;
-        drop(runtime);
-        tokio::time::sleep(LOOK_EVERY).await;
-    }
-}
-
 impl Inner {
-    /// Asks the runtime whether its network is ready.
-    async fn look_at_network(&self) -> std::result::Result<bool, CallError> {
+    /// Asks the runtime how it is, and notes whether its network is ready. One that does not answer says nothing of it.
+    pub async fn look(&self, limit: Duration) -> std::result::Result<wire::StatusResponse, CallError> {
         let ask = wire::StatusRequest { verbose: false };
-        let answer: wire::StatusResponse = self.ask("Status", &ask, ANSWER_TIMEOUT).await?;
+        let answer: wire::StatusResponse = self.ask("Status", &ask, limit).await?;
         let is_ready = says_ready(answer.status.as_ref());
         if self.network.is_ready.swap(is_ready, Ordering::AcqRel) != is_ready {
             tracing::info!(is_ready, "the runtime's network");
         }
-        Ok(is_ready)
+        Ok(answer)
     }
 
     /// Tells the runtime the range, and configures the network for it.
@@ -97,7 +84,7 @@ impl Inner {
         self.network.is_told.store(true, Ordering::Release);
         // It finds the configuration by itself: until then it is not ready.
         let found = async {
-            while !self.look_at_network().await.unwrap_or(false) {
+            while !self.look(ANSWER_TIMEOUT).await.is_ok_and(|answer| says_ready(answer.status.as_ref())) {
                 tokio::time::sleep(FOUND_LOOK).await;
             }
         };

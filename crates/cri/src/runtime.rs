@@ -14,11 +14,12 @@ use contract::{
     SandboxStatus, Session, Stats,
 };
 use prost::Message;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, watch as watched};
 
 use crate::cache::Cache;
 use crate::channel::{CallError, Channel, code};
-use crate::network::{self, Network, PodNetwork};
+use crate::health::{self, Health};
+use crate::network::{Network, PodNetwork};
 use crate::request::{self, Agent};
 use crate::stream::{self, Wanted};
 use crate::subpath::SubPaths;
@@ -77,6 +78,7 @@ pub(crate) struct Inner {
     pub clock: SystemClock,
     pub info: RuntimeInfo,
     pub network: Network,
+    pub health: Health,
     root: PathBuf,
     parts: SubPaths,
     events: broadcast::Sender<Event>,
@@ -99,6 +101,7 @@ impl CriRuntime {
             cgroup_root: config.cgroup_root,
             by_systemd: is_by_systemd(&channel, &status.info).await,
         };
+        let health = Health::new(channel.socket(), status.status.as_ref());
         let inner = Arc::new(Inner {
             channel,
             agent,
@@ -109,6 +112,7 @@ impl CriRuntime {
                 cni: network_directories(&status.info),
             },
             network: Network::new(plugin, status.status.as_ref()),
+            health,
             parts: SubPaths::new(config.root.join("parts")),
             root: config.root,
             events: broadcast::Sender::new(EVENTS_KEPT),
@@ -116,7 +120,7 @@ impl CriRuntime {
             containers: Cache::new(),
         });
         tokio::spawn(watch::run(Arc::downgrade(&inner)));
-        tokio::spawn(network::run(Arc::downgrade(&inner)));
+        tokio::spawn(health::run(Arc::downgrade(&inner)));
         Ok(CriRuntime { inner })
     }
 
@@ -514,8 +518,10 @@ impl Inner {
                 done.stderr.truncate(ExecOutput::OUTPUT_BYTES_MAX);
                 Ok(ExecOutput { exit_code: done.exit_code, stdout: done.stdout, stderr: done.stderr })
             }
-            Err(CallError::Late { .. } | CallError::Refused { code: code::DEADLINE_EXCEEDED, .. }) => {
-                Err(Error::Timeout { what, limit_ms })
+            Err(CallError::Refused { code: code::DEADLINE_EXCEEDED, .. }) => Err(Error::Timeout { what, limit_ms }),
+            // The runtime is late, not the command, whose container must not pay for that.
+            Err(CallError::Late { .. }) => {
+                Err(Error::io(format!("{what}: ask the container runtime"))(io::ErrorKind::TimedOut.into()))
             }
             // Older runtimes have no code for it.
             Err(CallError::Refused { message, .. }) if message.contains("deadline exceeded") => {
@@ -683,6 +689,10 @@ impl ContainerRuntime for CriRuntime {
 
     fn network_ready(&self) -> bool {
         self.inner.network.is_ready(&self.inner.info)
+    }
+
+    fn trouble(&self) -> watched::Receiver<Option<String>> {
+        self.inner.health.trouble()
     }
 
     fn events(&self) -> Events {

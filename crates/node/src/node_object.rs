@@ -42,6 +42,8 @@ pub(crate) struct Told<'t> {
     pub pressures: &'t Pressures,
     /// Whether pods can have addresses of the node's range.
     pub network_is_ready: bool,
+    /// Why the runtime cannot be used.
+    pub trouble: Option<&'t str>,
 }
 
 /// What the machine has; for pods (`policy` given) without what is kept from them.
@@ -95,11 +97,22 @@ fn conditions(told: &Told<'_>, old: &Value, now: Time) -> Vec<Value> {
         let is_on = told.pressures.contains(&pressure);
         condition(pressure.type_(), is_on, pressure.words(is_on))
     });
-    let ready = match told.network_is_ready {
-        true => condition("Ready", true, ("KubeletReady", "kubelet is posting ready status")),
-        false => condition("Ready", false, ("KubeletNotReady", NETWORK_NOT_READY)),
+    let ready = match unreadiness(told) {
+        None => condition("Ready", true, ("KubeletReady", "kubelet is posting ready status")),
+        Some(why) => condition("Ready", false, ("KubeletNotReady", &why)),
     };
     short.chain([ready]).collect()
+}
+
+/// Why no pods can be run here; several reasons as upstream lists them.
+fn unreadiness(told: &Told<'_>) -> Option<String> {
+    let network = (!told.network_is_ready).then_some(NETWORK_NOT_READY);
+    let reasons: Vec<&str> = told.trouble.into_iter().chain(network).collect();
+    match reasons.as_slice() {
+        [] => None,
+        [one] => Some((*one).to_owned()),
+        several => Some(format!("[{}]", several.join(", "))),
+    }
 }
 
 /// Makes the Node if need be and writes its labels and status.
@@ -186,7 +199,7 @@ mod tests {
             {"type": "DiskPressure", "status": "True", "lastTransitionTime": "x"},
         ]}});
         let pressures = Pressures::from([Pressure::Memory]);
-        let told = |network_is_ready| Told { images: &[], pressures: &pressures, network_is_ready };
+        let told = |network_is_ready| Told { images: &[], pressures: &pressures, network_is_ready, trouble: None };
         let said = conditions(&told(true), &old, now);
         let check = |at: usize, type_: &str, status: &str, reason: &str, since: &str| {
             let text = |field: &str| said[at].text(&[field]).to_owned();
@@ -201,6 +214,13 @@ mod tests {
         assert_eq!(unconnected[0], said[0]);
         assert_eq!(unconnected[3].text(&["status"]), "False");
         assert_eq!(unconnected[3].text(&["reason"]), "KubeletNotReady");
+        let ready = |network_is_ready, trouble| {
+            let said = conditions(&Told { trouble, ..told(network_is_ready) }, &old, now);
+            let ready = &said[3];
+            (ready.text(&["status"]).to_owned(), ready.text(&["message"]).to_owned())
+        };
+        assert_eq!(ready(true, Some("it is down")), ("False".to_owned(), "it is down".to_owned()));
+        assert_eq!(ready(false, Some("it is down")).1, format!("[it is down, {NETWORK_NOT_READY}]"));
         let machine = Machine { memory_bytes: 1 << 30, disk_bytes: 1 << 30, ..Machine::default() };
         let policy = Policy::default();
         assert_eq!(resources(&machine, 1, None).text(&["memory"]), "1048576Ki");

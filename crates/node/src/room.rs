@@ -54,10 +54,22 @@ struct Tenant {
     is_refreshing: bool,
 }
 
+/// Sandboxes and containers as the runtime lists them.
+type Listed = contract::Result<(Vec<contract::SandboxStatus>, Vec<contract::ContainerStatus>)>;
+
+/// A step that has ended.
+pub(crate) struct Done {
+    uid: String,
+    step: Step,
+    ended: Ended,
+}
+
 /// What the loop is told.
 pub(crate) enum News {
     /// A step has ended.
-    Ended { uid: String, step: Step, ended: Ended },
+    Ended(Done),
+    /// The runtime was looked at.
+    Looked(Listed),
     /// Volumes were brought up to date.
     Refreshed { uid: String },
     /// The runtime has changed.
@@ -82,6 +94,10 @@ struct Room {
     shown: BTreeMap<String, Shown>,
     beside: Beside,
     is_stale: bool,
+    /// Whether the runtime is being looked at, which takes as long as it takes: until then nothing is decided.
+    is_looking: bool,
+    /// Steps that have ended since the look began, which does not show what they did. One a step that was under way.
+    unseen: Vec<Done>,
     is_swept: bool,
     retry_runtime: Option<Time>,
     news: mpsc::UnboundedSender<News>,
@@ -117,8 +133,8 @@ pub async fn run(config: NodeConfig, mut stop: watch::Receiver<bool>) {
     loop {
         moved.mark_unchanged();
         room.look();
-        room.look_at_runtime().await;
-        room.decide();
+        room.look_at_runtime();
+        room.decide_if_seen();
         room.keep_mirrors();
         room.tell_untold();
         let timer = room.next_timer();
@@ -184,6 +200,8 @@ impl Room {
             shown: BTreeMap::new(),
             beside: Beside::default(),
             is_stale: true,
+            is_looking: false,
+            unseen: Vec::new(),
             is_swept: false,
             retry_runtime: None,
             news,
@@ -362,34 +380,52 @@ impl Room {
         }
     }
 
-    /// What the runtime shows, if it may have changed.
-    async fn look_at_runtime(&mut self) {
+    /// Begins to find out what the runtime shows, if it may have changed.
+    fn look_at_runtime(&mut self) {
         let now = self.config.clock.now();
-        if !self.is_stale || self.retry_runtime.is_some_and(|at| at > now) {
+        if self.is_looking || !self.is_stale || self.retry_runtime.is_some_and(|at| at > now) {
             return;
         }
-        let runtime = &self.config.runtime;
-        let listed = match runtime.list_sandboxes().await {
-            Ok(sandboxes) => runtime.list_containers(&Default::default()).await.map(|all| (sandboxes, all)),
-            Err(error) => Err(error),
-        };
-        let (sandboxes, containers) = match listed {
-            Ok(listed) => listed,
+        // What changes from now on makes it stale again.
+        (self.is_stale, self.is_looking) = (false, true);
+        let (runtime, news) = (Arc::clone(&self.config.runtime), self.news.clone());
+        tokio::spawn(async move {
+            let looking = tokio::spawn(async move { list(&*runtime).await });
+            let broken = |_| Err(contract::Error::WrongState("the look at the container runtime panicked".to_owned()));
+            // The receiver is gone only when the node is.
+            let _ = news.send(News::Looked(looking.await.unwrap_or_else(broken)));
+        });
+    }
+
+    /// Decides by what the runtime showed, and only then hears of what ended since.
+    fn end_look(&mut self, listed: Listed) {
+        self.is_looking = false;
+        match listed {
+            Ok((sandboxes, containers)) => {
+                self.retry_runtime = None;
+                self.take_look(&sandboxes, &containers);
+                self.decide();
+            }
             Err(error) => {
                 tracing::warn!(%error, "the container runtime does not answer");
-                self.retry_runtime = Some(now.after(RETRY_RUNTIME));
-                return;
+                self.is_stale = true;
+                self.retry_runtime = Some(self.config.clock.now().after(RETRY_RUNTIME));
             }
-        };
-        (self.is_stale, self.retry_runtime) = (false, None);
-        self.gather_messages(&sandboxes, &containers);
-        let shown = seen::by_pod(&sandboxes, &containers, &self.beside);
+        }
+        for done in std::mem::take(&mut self.unseen) {
+            self.end(&done.uid, &done.step, done.ended);
+        }
+    }
+
+    fn take_look(&mut self, sandboxes: &[contract::SandboxStatus], containers: &[contract::ContainerStatus]) {
+        self.gather_messages(sandboxes, containers);
+        let shown = seen::by_pod(sandboxes, containers, &self.beside);
         for uid in shown.keys().chain(self.shown.keys()) {
             if shown.get(uid) != self.shown.get(uid) {
                 self.awake.insert(uid.clone());
             }
         }
-        for sandbox in &sandboxes {
+        for sandbox in sandboxes {
             self.adopt(sandbox);
         }
         self.shown = shown;
@@ -455,11 +491,19 @@ impl Room {
         }
     }
 
+    /// Whether what the runtime showed last is what there is.
+    fn has_seen(&self) -> bool {
+        !self.is_stale && !self.is_looking
+    }
+
+    fn decide_if_seen(&mut self) {
+        if self.has_seen() {
+            self.decide();
+        }
+    }
+
     /// One turn for every pod that is awake.
     fn decide(&mut self) {
-        if self.is_stale {
-            return;
-        }
         let now = self.config.clock.now();
         for (uid, tenant) in &self.tenants {
             if tenant.wake.is_some_and(|at| at <= now) {
@@ -517,7 +561,8 @@ impl Room {
         if let (Step::Report { patch }, true) = (&step, is_static) {
             // Its status is kept here; the mirror follows when it can.
             let object = Some(static_pod::with_status(&object, patch));
-            let _ = news.send(News::Ended { uid, step, ended: Ended { answer: Answer::Done, object } });
+            let ended = Ended { answer: Answer::Done, object };
+            let _ = news.send(News::Ended(Done { uid, step, ended }));
             return;
         }
         let task = Task { object, shown, view: self.mirror.view().clone(), step: step.clone() };
@@ -525,7 +570,7 @@ impl Room {
             let performing = tokio::spawn(async move { hands.perform(&task).await });
             let ended = performing.await.unwrap_or_else(|_| Answer::failed("", "the step panicked").into());
             // The receiver is gone only when the node is.
-            let _ = news.send(News::Ended { uid, step, ended });
+            let _ = news.send(News::Ended(Done { uid, step, ended }));
         });
     }
 
@@ -540,7 +585,9 @@ impl Room {
                     tenant.is_refreshing = false;
                 }
             }
-            News::Ended { uid, step, ended } => self.end(&uid, &step, ended),
+            News::Ended(done) if self.is_looking => self.unseen.push(done),
+            News::Ended(done) => self.end(&done.uid, &done.step, done.ended),
+            News::Looked(listed) => self.end_look(listed),
             News::Errand(errand) => self.run_errand(errand),
             News::Manifests(pods) => self.take_manifests(&pods),
             News::Mirrored { key, refused } => self.mirrors.end(&key, refused.as_ref(), self.config.clock.now()),
@@ -617,15 +664,22 @@ impl Room {
 
     fn next_timer(&self) -> Option<Duration> {
         let now = self.config.clock.now();
-        let wakes = self.tenants.values().filter_map(|tenant| tenant.wake);
+        // Before the runtime was looked at nobody's turn comes, however due it is.
+        let wakes = self.tenants.values().filter_map(|tenant| tenant.wake).filter(|_| self.has_seen());
         let refreshes = self
             .tenants
             .values()
             .filter(|tenant| !tenant.is_gone && has_payloads(&tenant.object))
             .map(|tenant| tenant.refreshed.after(REFRESH_EVERY));
-        let retry = self.retry_runtime.filter(|_| self.is_stale).into_iter().chain(self.mirrors.wake_at());
+        let retry =
+            self.retry_runtime.filter(|_| self.is_stale && !self.is_looking).into_iter().chain(self.mirrors.wake_at());
         wakes.chain(refreshes).chain(retry).min().map(|at| at.since(now))
     }
+}
+
+async fn list(runtime: &dyn contract::ContainerRuntime) -> Listed {
+    let sandboxes = runtime.list_sandboxes().await?;
+    Ok((sandboxes, runtime.list_containers(&Default::default()).await?))
 }
 
 /// A pod as the API tells it: where it comes from is not for its author to say.

@@ -6,7 +6,7 @@ mod machine;
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use containerd::Containerd;
 use machine::{Server, binary, is_alone, wait_for};
@@ -280,16 +280,7 @@ fn pods_end_up_the_same_on_containerd() {
     let expected = comparable(outcome(&server, &own));
     take_down(&server);
     drop(server);
-    let archive = directory.path().join("box.tar");
-    let exported = Command::new(&binary)
-        .args(["image", "export", "setpoint.local/box:v1"])
-        .arg(&archive)
-        .arg("--data-dir")
-        .arg(&own)
-        .status()
-        .expect("exported");
-    assert!(exported.success());
-    containerd.import_pause(&archive);
+    containerd.import_pause(&binary, &own);
 
     let other = directory.path().join("other");
     std::fs::create_dir(&other).expect("a directory");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent::pressure::{ContainerUsage, PodUsage, Used, limits};
-use contract::{ContainerRuntime, ContainerState, ContainerStatus, Stats};
+use contract::{ContainerRuntime, ContainerState, ContainerStatus, Error, Stats};
 use meta::ObjectExt;
 use serde_json::Value;
 
@@ -35,7 +35,7 @@ pub(super) async fn of_pods(
         let Some(pod) = used.get_mut(&sandbox.spec.meta.uid) else { continue };
         // Sandboxes of one pod share its control group.
         if wanted.memory
-            && let Ok(stats) = runtime.sandbox_stats(&sandbox.id).await
+            && let Some(stats) = found(runtime.sandbox_stats(&sandbox.id).await)?
         {
             (pod.memory, pod.pids) = (memory(&stats), number(stats.pids));
         }
@@ -45,7 +45,7 @@ pub(super) async fn of_pods(
     for status in runtime.list_containers(&Default::default()).await? {
         let Some(uid) = owners.get(&status.sandbox) else { continue };
         let Some(pod) = used.get_mut(uid) else { continue };
-        let container = container(runtime, &status, wanted).await;
+        let container = container(runtime, &status, wanted).await?;
         paths.extend(wanted.disk.then(|| Path::of_container(uid, pod.containers.len(), &status)).into_iter().flatten());
         pod.containers.push(container);
     }
@@ -60,15 +60,28 @@ pub(super) async fn of_pods(
     Ok(used)
 }
 
-async fn container(runtime: &dyn ContainerRuntime, status: &ContainerStatus, wanted: Wanted) -> ContainerUsage {
+/// What is measured ends meanwhile, or has no numbers. A runtime that is late is late for all: whoever asked on would wait
+/// as many times as there are containers.
+fn found(measured: contract::Result<Stats>) -> contract::Result<Option<Stats>> {
+    match measured {
+        Err(late @ Error::Timeout { .. }) => Err(late),
+        other => Ok(other.ok()),
+    }
+}
+
+async fn container(
+    runtime: &dyn ContainerRuntime,
+    status: &ContainerStatus,
+    wanted: Wanted,
+) -> contract::Result<ContainerUsage> {
     let mut usage = ContainerUsage { name: status.spec.name.clone(), ..ContainerUsage::default() };
     if wanted.memory
         && status.state == ContainerState::Running
-        && let Ok(stats) = runtime.stats(&status.id).await
+        && let Some(stats) = found(runtime.stats(&status.id).await)?
     {
         usage.memory = memory(&stats);
     }
-    usage
+    Ok(usage)
 }
 
 fn memory(stats: &Stats) -> i64 {

@@ -1,10 +1,13 @@
 //! A containerd of its own for a test: root, state, socket and networks below one directory. It is the one that
 //! `hack/containerd.sh` fetches, or the machine's own.
 
+#![allow(dead_code, reason = "not every test needs everything")]
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::machine::wait_for;
@@ -74,16 +77,36 @@ impl Containerd {
         wait_for("containerd again", || self.ctr(&["version"]));
     }
 
-    /// Gives it the image that sandboxes wait in: the built-in one, told to sleep. A machine with a network pulls it.
-    pub fn import_pause(&self, exported: &Path) {
-        let archive = self.directory.join("pause.tar");
-        write_pause(exported, &archive);
+    /// Makes the process stand still: who asks it something gets no answer.
+    pub fn hang(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).expect("signalled");
+    }
+
+    /// Gives it the image that sandboxes wait in: the built-in one of a server's data directory, told to sleep. A
+    /// machine with a network pulls it.
+    pub fn import_pause(&self, binary: &Path, data: &Path) {
+        let (exported, archive) = (self.directory.join("box.tar"), self.directory.join("pause.tar"));
+        let mut export = Command::new(binary);
+        export.args(["image", "export", "setpoint.local/box:v1"]).arg(&exported).arg("--data-dir").arg(data);
+        wait_for("the built-in image", || export.status().expect("runs").success().then_some(()));
+        write_pause(&exported, &archive);
         self.ctr(&["images", "import", archive.to_str().expect("a path")]).expect("imported");
     }
 }
 
 impl Drop for Containerd {
     fn drop(&mut self) {
+        // A failed test may have left it standing still.
+        self.resume();
         // What a failed test left: tasks first, whose shims outlive containerd.
         for task in self.ctr(&["tasks", "list", "-q"]).unwrap_or_default().lines() {
             self.ctr(&["tasks", "delete", "--force", task]);
