@@ -54,6 +54,15 @@ struct Tenant {
     is_refreshing: bool,
 }
 
+impl Tenant {
+    /// When its volumes are due to be brought up to date; none for whoever has none that may change, now or ever.
+    fn refresh_at(&self) -> Option<Time> {
+        let can_be = !self.is_gone && !self.is_refreshing && self.memory.is_mounted();
+        let has_any = can_be && has_payloads(&self.object) && !self.object.is_deleting();
+        has_any.then(|| self.refreshed.after(REFRESH_EVERY))
+    }
+}
+
 /// Sandboxes and containers as the runtime lists them.
 type Listed = contract::Result<(Vec<contract::SandboxStatus>, Vec<contract::ContainerStatus>)>;
 
@@ -356,15 +365,14 @@ impl Room {
     fn refresh(&mut self, touched: &BTreeSet<String>) {
         let now = self.config.clock.now();
         for (uid, tenant) in &mut self.tenants {
+            let Some(due) = tenant.refresh_at() else { continue };
             let pod = &tenant.object;
-            let is_due = tenant.refreshed.after(REFRESH_EVERY) <= now;
             let is_touched = || {
                 let names = admit::pod_refs::config_map_names(pod);
                 let mut names = names.into_iter().chain(admit::pod_refs::secret_names(pod));
                 !touched.is_empty() && names.any(|name| touched.contains(&format!("{}/{name}", pod.namespace())))
             };
-            let can_be = !tenant.is_gone && !tenant.is_refreshing && tenant.memory.is_mounted();
-            if !can_be || !(is_due || is_touched()) || !has_payloads(pod) || pod.is_deleting() {
+            if due > now && !is_touched() {
                 continue;
             }
             (tenant.refreshed, tenant.is_refreshing) = (now, true);
@@ -666,11 +674,7 @@ impl Room {
         let now = self.config.clock.now();
         // Before the runtime was looked at nobody's turn comes, however due it is.
         let wakes = self.tenants.values().filter_map(|tenant| tenant.wake).filter(|_| self.has_seen());
-        let refreshes = self
-            .tenants
-            .values()
-            .filter(|tenant| !tenant.is_gone && has_payloads(&tenant.object))
-            .map(|tenant| tenant.refreshed.after(REFRESH_EVERY));
+        let refreshes = self.tenants.values().filter_map(Tenant::refresh_at);
         let retry =
             self.retry_runtime.filter(|_| self.is_stale && !self.is_looking).into_iter().chain(self.mirrors.wake_at());
         wakes.chain(refreshes).chain(retry).min().map(|at| at.since(now))
@@ -711,4 +715,37 @@ fn remembered_resizes(dirs: &Dirs) -> BTreeMap<String, String> {
         }
     }
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_volumes_that_are_there_and_may_change_are_due() {
+        let now = Time::from_secs(100);
+        let payload = json!({"spec": {"volumes": [{"name": "v", "configMap": {"name": "m"}}]}});
+        let check = |object: &Value, is_mounted: bool, expected: Option<Time>| {
+            let mut memory = Memory::default();
+            if is_mounted {
+                memory.end(&Pod::new(object), &Step::Mount, &Answer::Done, now);
+            }
+            let tenant = Tenant {
+                key: brain::key("core/pods", "a", "p"),
+                object: Arc::new(object.clone()),
+                revision: Revision(1),
+                is_gone: false,
+                is_static: false,
+                memory,
+                wake: None,
+                refreshed: now,
+                is_refreshing: false,
+            };
+            assert_eq!(tenant.refresh_at(), expected, "{object} {is_mounted}");
+        };
+        check(&payload, true, Some(now.after(REFRESH_EVERY)));
+        // A pod that waits for its volumes or has ended must not keep the loop awake.
+        check(&payload, false, None);
+        check(&json!({"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}), true, None);
+    }
 }

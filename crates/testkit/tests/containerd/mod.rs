@@ -97,6 +97,8 @@ impl Containerd {
         let (exported, archive) = (self.directory.join("box.tar"), self.directory.join("pause.tar"));
         let mut export = Command::new(binary);
         export.args(["image", "export", "setpoint.local/box:v1"]).arg(&exported).arg("--data-dir").arg(data);
+        // It complains until the server has made the image.
+        export.stderr(Stdio::null());
         wait_for("the built-in image", || export.status().expect("runs").success().then_some(()));
         write_pause(&exported, &archive);
         self.ctr(&["images", "import", archive.to_str().expect("a path")]).expect("imported");
