@@ -7,10 +7,15 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
+use machine::own::{Own, PODS};
 use machine::{Server, binary, is_alone, processes, wait_for};
 use meta::{ObjectExt, condition};
+use rustix::fs::statfs;
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
 use serde_json::{Value, json};
+
+/// The kernel's number of a file system in memory.
+const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// The nodes of these tests would have the same range of addresses.
 static ALONE: Mutex<()> = Mutex::new(());
@@ -233,6 +238,40 @@ fn short_of_disk_room_is_made_and_who_has_written_most_goes() {
     assert!(is_running(&server, "calm").is_some());
     server.kubectl(&["delete", "pod", "--all", "--wait=false"]).expect("deleted");
     wait_for("the pods to go", || server.pods().is_empty().then_some(()));
+}
+
+#[test]
+fn the_kernel_tells_when_processes_wait_for_memory() {
+    if !Path::new("/proc/pressure/memory").exists() {
+        return println!("skipped: this kernel does not count who waits for memory");
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let Some(mut own) = Own::new() else { return };
+    // Of what is written to memory nobody waits for a disk.
+    if statfs(&own.directory).is_ok_and(|found| found.f_type == TMPFS_MAGIC) {
+        return println!("skipped: the directory for temporary files is in memory");
+    }
+    own.environment.push(("SETPOINT_LOG".to_owned(), "node=debug".to_owned()));
+    own.start();
+    // In little memory, what is written has to wait for the disk before more can be.
+    let write = "write() { while :; do dd if=/dev/zero of=$1 bs=1M count=64 conv=notrunc 2>/dev/null; done; }; \
+                 write /v/a & write /v/b";
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "writes"},
+        "spec": {
+            "terminationGracePeriodSeconds": 0,
+            "volumes": [{"name": "usr", "hostPath": {"path": "/usr"}}, {"name": "v", "emptyDir": {}}],
+            "containers": [{
+                "name": "c", "image": "setpoint.local/box:v1", "command": ["/usr/bin/sh", "-c", write],
+                "env": [{"name": "PATH", "value": "/usr/bin"}], "resources": {"limits": {"memory": "16Mi"}},
+                "volumeMounts": [{"name": "usr", "mountPath": "/usr", "readOnly": true}, {"name": "v", "mountPath": "/v"}],
+            }],
+        },
+    });
+    own.apply(PODS, &pod);
+    wait_for("the kernel to say so", || own.has_said("the kernel says that memory is short").then_some(()));
+    own.delete(&format!("{PODS}/writes"), Some(0));
+    wait_for("the pod to go", || own.items(PODS).is_empty().then_some(()));
 }
 
 /// What `docker save` makes, unpacked, of an image that has nothing in it.

@@ -131,6 +131,11 @@ impl Own {
         lines[lines.len().saturating_sub(60)..].join("\n")
     }
 
+    /// Whether the server has said so by now.
+    pub fn has_said(&self, words: &str) -> bool {
+        std::fs::read_to_string(&self.log).unwrap_or_default().contains(words)
+    }
+
     /// The server's process, while it was not ended by the test.
     pub fn server(&self) -> Option<u32> {
         self.child.as_ref().map(Child::id)
