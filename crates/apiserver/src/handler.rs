@@ -14,7 +14,7 @@ use meta::{ApiError, GroupResource};
 use crate::app::App;
 use crate::authn::{self, Peer};
 use crate::pods::{self, Asked};
-use crate::{discovery, health, insight, metrics, negotiate, openapi, proxy, respond, shell, token};
+use crate::{discovery, health, insight, metrics, negotiate, node_proxy, openapi, proxy, respond, shell, token};
 
 /// Longest user agent remembered as a field manager (upstream's limit on manager names).
 const AGENT_BYTES_MAX: usize = 128;
@@ -80,6 +80,9 @@ async fn resource(
 ) -> Result<Response<Body>, ApiError> {
     if address.subresource == "proxy" && proxy::serves(address) {
         return proxy::answer(app, user, http, address).await;
+    }
+    if address.subresource == "proxy" && node_proxy::serves(address) {
+        return node_proxy::answer(app, user, http.method(), address).await;
     }
     let query = query_pairs(http.uri().query().unwrap_or(""))?;
     let flag = |name: &str| query.iter().any(|(key, value)| key == name && !matches!(value.as_str(), "false" | "0"));

@@ -81,6 +81,52 @@ pub struct NodeUsage {
     pub pods: BTreeMap<String, BTreeMap<String, Used>>,
 }
 
+/// Bytes of a page: a thousand pods of ten kibibytes, and some room.
+pub const PAGE_BYTES_MAX: usize = 16 << 20;
+
+/// What a node shows of itself, as the kubelet does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Page {
+    /// That it answers.
+    Health,
+    /// Its pods.
+    Pods,
+    /// What is used, for Prometheus.
+    Resources,
+    /// What is used, all at once.
+    Summary,
+}
+
+impl Page {
+    /// Every one.
+    pub const ALL: [Page; 4] = [Page::Health, Page::Pods, Page::Resources, Page::Summary];
+
+    /// Where it is.
+    pub fn path(self) -> &'static str {
+        match self {
+            Page::Health => "/healthz",
+            Page::Pods => "/pods",
+            Page::Resources => "/metrics/resource",
+            Page::Summary => "/stats/summary",
+        }
+    }
+
+    /// The page at this path.
+    pub fn of(path: &str) -> Option<Page> {
+        Page::ALL.into_iter().find(|page| page.path() == path.trim_end_matches('/'))
+    }
+
+    /// What it is written in.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Page::Health => "text/plain; charset=utf-8",
+            Page::Pods | Page::Summary => "application/json",
+            Page::Resources => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
 /// A node's hand.
 pub trait NodeHand: Send + Sync {
     /// The log of one life of a container, by the runtime's id.
@@ -91,6 +137,10 @@ pub trait NodeHand: Send + Sync {
     fn attach<'a>(&'a self, pod: &'a PodId, container: &'a str, stdin: bool) -> NodeAnswer<'a, Session>;
     /// What is used now.
     fn usage(&self) -> NodeAnswer<'_, NodeUsage>;
+    /// What it shows of itself, at most [`PAGE_BYTES_MAX`]. A node that only pretends to be one shows nothing.
+    fn page(&self, page: Page) -> NodeAnswer<'_, Bytes> {
+        Box::pin(async move { Err(NodeError::NotFound(format!("this node has no page {}", page.path()))) })
+    }
     /// Connects to a TCP port in a pod.
     fn forward<'a>(&'a self, pod: &'a PodId, port: u16) -> NodeAnswer<'a, Box<dyn Connection>>;
 }

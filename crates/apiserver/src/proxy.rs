@@ -73,7 +73,8 @@ pub async fn answer(
     Ok(Response::from_parts(parts, Keeping::new(body, place).boxed_unsync()))
 }
 
-fn attributes(user: Arc<UserInfo>, method: &Method, address: &Address) -> Attributes {
+/// What is asked for, as authorisation looks at it.
+pub fn attributes(user: Arc<UserInfo>, method: &Method, address: &Address) -> Attributes {
     let verb = match *method {
         Method::GET | Method::HEAD => "get",
         Method::POST => "create",

@@ -21,6 +21,7 @@ mod node_object;
 mod objects;
 mod oci_images;
 mod orphans;
+mod pages;
 mod perform;
 mod probing;
 mod room;

@@ -2,30 +2,64 @@
 
 use std::sync::Arc;
 
-use apiserver::{LogOptions, LogText, NodeAnswer, NodeError, NodeHand, NodeUsage, PodId};
-use clock::Clock;
+use apiserver::{LogOptions, LogText, NodeAnswer, NodeError, NodeHand, NodeUsage, PAGE_BYTES_MAX, Page, PodId};
+use bytes::Bytes;
 use contract::{Connection, ContainerFilter, ContainerRuntime, ContainerState, ContainerStatus, Error, ExecSpec};
 use contract::{SandboxSpec, SandboxState, SandboxStatus, Session};
+use store::Store;
+use view::View;
 
 use crate::log::{Bells, Reading};
+use crate::pages::Measured;
+use crate::upkeep::sample::{self, Places};
 use crate::usage::Meter;
+use crate::{NodeConfig, pages};
 
 /// A node's streams.
 pub struct Streams {
     runtime: Arc<dyn ContainerRuntime>,
     bells: Option<Bells>,
     meter: Meter,
+    name: String,
+    store: Arc<dyn Store>,
+    places: Places,
 }
 
 impl Streams {
-    /// Of the pods that this runtime runs. Must be called on an async runtime.
-    pub fn new(runtime: Arc<dyn ContainerRuntime>, clock: Arc<dyn Clock>) -> Streams {
+    /// Of a node's pods. Must be called on an async runtime.
+    pub fn new(config: &NodeConfig) -> Streams {
+        let runtime = Arc::clone(&config.runtime);
         let bells = Bells::open();
         if let Err(error) = &bells {
             tracing::debug!(%error, "logs that are followed are looked at from time to time");
         }
-        let meter = Meter::new(Arc::clone(&runtime), clock);
-        Streams { runtime, bells: bells.ok(), meter }
+        Streams {
+            meter: Meter::new(Arc::clone(&runtime), Arc::clone(&config.clock)),
+            runtime,
+            bells: bells.ok(),
+            name: config.name.clone(),
+            store: Arc::clone(&config.source.store),
+            places: Places::of(config),
+        }
+    }
+
+    async fn show(&self, page: Page) -> Result<Bytes, NodeError> {
+        let shown: Bytes = match page {
+            Page::Health => "ok".into(),
+            Page::Pods => pages::pods(&View::of(self.store.snapshot()), &self.name).to_string().into(),
+            Page::Resources => pages::resources(&self.meter.look_and_measure().await?.0).into(),
+            Page::Summary => {
+                let (look, usage) = self.meter.look_and_measure().await?;
+                let places = self.places.clone();
+                let found = tokio::task::spawn_blocking(move || sample::observe(&places)).await.unwrap_or_default();
+                let measured = Measured { node: &self.name, look: &look, usage: &usage, found: &found };
+                pages::summary(&measured).to_string().into()
+            }
+        };
+        match shown.len() {
+            0..=PAGE_BYTES_MAX => Ok(shown),
+            bytes => Err(NodeError::Internal(format!("the page has {bytes} bytes, more than {PAGE_BYTES_MAX}"))),
+        }
     }
 
     async fn read_log(&self, id: &str, options: &LogOptions) -> Result<LogText, NodeError> {
@@ -93,6 +127,10 @@ impl NodeHand for Streams {
 
     fn usage(&self) -> NodeAnswer<'_, NodeUsage> {
         Box::pin(self.meter.measure())
+    }
+
+    fn page(&self, page: Page) -> NodeAnswer<'_, Bytes> {
+        Box::pin(self.show(page))
     }
 
     fn forward<'a>(&'a self, pod: &'a PodId, port: u16) -> NodeAnswer<'a, Box<dyn Connection>> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use apiserver::{NodeError, NodeUsage, Used};
 use clock::Clock;
-use contract::{ContainerFilter, ContainerRuntime, ContainerState};
+use contract::{ContainerFilter, ContainerRuntime, ContainerState, PodMeta, Stats};
 use meta::Time;
 use tokio::sync::Mutex;
 
@@ -22,25 +22,33 @@ const TICK_NANOS: u64 = 10_000_000;
 
 /// Counters at one moment.
 #[derive(Clone, Default)]
-struct Look {
-    at: Time,
-    node: Counters,
-    containers: Vec<Container>,
+pub(crate) struct Look {
+    pub at: Time,
+    /// When the machine started.
+    pub booted: Time,
+    pub node: Counters,
+    pub containers: Vec<Container>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Counters {
-    cpu_nanos: u64,
-    memory_bytes: u64,
+pub(crate) struct Counters {
+    pub cpu_nanos: u64,
+    pub memory_bytes: u64,
 }
 
 #[derive(Clone)]
-struct Container {
-    id: String,
-    pod: String,
-    name: String,
-    started: Time,
-    counters: Counters,
+pub(crate) struct Container {
+    pub id: String,
+    pub pod: PodMeta,
+    pub name: String,
+    pub started: Time,
+    pub stats: Stats,
+}
+
+impl Container {
+    fn counters(&self) -> Counters {
+        Counters { cpu_nanos: self.stats.cpu.usage_ns, memory_bytes: self.stats.memory.working_set_bytes }
+    }
 }
 
 /// Measures one node.
@@ -57,12 +65,17 @@ impl Meter {
 
     /// What is used now. Those who ask at the same time wait for one answer.
     pub async fn measure(&self) -> Result<NodeUsage, NodeError> {
+        self.look_and_measure().await.map(|(_, usage)| usage)
+    }
+
+    /// The same with the counters.
+    pub async fn look_and_measure(&self) -> Result<(Look, NodeUsage), NodeError> {
         let mut last = self.last.lock().await;
         let age = last.as_ref().map(|(look, _)| self.clock.now().since(look.at));
-        if let (Some((_, usage)), Some(age)) = (&*last, age)
+        if let (Some(known), Some(age)) = (&*last, age)
             && age < APART_MIN
         {
-            return Ok(usage.clone());
+            return Ok(known.clone());
         }
         let base = match last.take().filter(|_| age.is_some_and(|age| age <= APART_MAX)) {
             Some((look, _)) => look,
@@ -74,33 +87,40 @@ impl Meter {
         };
         let look = self.look().await?;
         let usage = between(&base, &look);
-        *last = Some((look, usage.clone()));
-        Ok(usage)
+        *last = Some((look.clone(), usage.clone()));
+        Ok((look, usage))
     }
 
     async fn look(&self) -> Result<Look, NodeError> {
         let failed = |error: contract::Error| NodeError::Internal(error.to_string());
         let sandboxes = self.runtime.list_sandboxes().await.map_err(failed)?;
-        let pods: BTreeMap<String, String> = sandboxes.into_iter().map(|one| (one.id, one.spec.meta.uid)).collect();
+        let pods: BTreeMap<String, PodMeta> = sandboxes.into_iter().map(|one| (one.id, one.spec.meta)).collect();
         let filter = ContainerFilter { sandbox: None, state: Some(ContainerState::Running) };
         let mut containers = Vec::new();
         for status in self.runtime.list_containers(&filter).await.map_err(failed)? {
-            // One that has just ended uses nothing.
-            let Ok(stats) = self.runtime.stats(&status.id).await else { continue };
-            let Some(pod) = pods.get(&status.sandbox) else { continue };
-            let counters = Counters { cpu_nanos: stats.cpu.usage_ns, memory_bytes: stats.memory.working_set_bytes };
+            let stats = measured(self.runtime.stats(&status.id).await).map_err(failed)?;
+            let (Some(stats), Some(pod)) = (stats, pods.get(&status.sandbox)) else { continue };
             containers.push(Container {
                 id: status.id,
                 pod: pod.clone(),
                 name: status.spec.name,
                 started: status.started_at.unwrap_or(status.created_at),
-                counters,
+                stats,
             });
         }
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-        let node =
-            Counters { cpu_nanos: busy_nanos(&read("/proc/stat")), memory_bytes: working_set(&read("/proc/meminfo")) };
-        Ok(Look { at: self.clock.now(), node, containers })
+        let stat = read("/proc/stat");
+        let node = Counters { cpu_nanos: busy_nanos(&stat), memory_bytes: working_set(&read("/proc/meminfo")) };
+        Ok(Look { at: self.clock.now(), booted: booted(&stat), node, containers })
+    }
+}
+
+/// What was measured: what ends meanwhile uses nothing, or has no numbers. A runtime that is late is late for all: whoever
+/// asked on would wait as many times as there are containers.
+pub(crate) fn measured(answer: contract::Result<Stats>) -> contract::Result<Option<Stats>> {
+    match answer {
+        Err(late @ contract::Error::Timeout { .. }) => Err(late),
+        other => Ok(other.ok()),
     }
 }
 
@@ -111,11 +131,11 @@ fn between(before: &Look, now: &Look) -> NodeUsage {
         let old = before.containers.iter().find(|old| old.id == container.id);
         // One that is new is measured over its life.
         let (base, span) = match old {
-            Some(old) => (old.counters.cpu_nanos, window),
+            Some(old) => (old.counters().cpu_nanos, window),
             None => (0, now.at.since(container.started)),
         };
-        let used = used(base, &container.counters, span);
-        pods.entry(container.pod.clone()).or_default().insert(container.name.clone(), used);
+        let used = used(base, &container.counters(), span);
+        pods.entry(container.pod.uid.clone()).or_default().insert(container.name.clone(), used);
     }
     NodeUsage { at: now.at, window, node: used(before.node.cpu_nanos, &now.node, window), pods }
 }
@@ -135,6 +155,12 @@ fn busy_nanos(stat: &str) -> u64 {
     busy.saturating_mul(TICK_NANOS)
 }
 
+/// When the machine started, of `/proc/stat`.
+fn booted(stat: &str) -> Time {
+    let line = stat.lines().find_map(|line| line.strip_prefix("btime "));
+    line.and_then(|text| text.trim().parse().ok()).map_or(Time::EPOCH, Time::from_secs)
+}
+
 /// Memory in use, less the file cache that was not used lately: what upstream reports of a node.
 fn working_set(meminfo: &str) -> u64 {
     let kib = |name: &str| -> u64 {
@@ -148,22 +174,24 @@ fn working_set(meminfo: &str) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use contract::CpuStats;
 
     #[test]
     fn rates_are_between_two_looks() {
         let at = |seconds: i64| Time::from_micros(seconds * 1_000_000);
-        let container = |id: &str, cpu_nanos: u64| Container {
+        let container = |id: &str, usage_ns: u64| Container {
             id: id.to_owned(),
-            pod: "p".to_owned(),
+            pod: PodMeta { uid: "p".to_owned(), ..PodMeta::default() },
             name: format!("c-{id}"),
             started: at(105),
-            counters: Counters { cpu_nanos, memory_bytes: 7 },
+            stats: Stats { cpu: CpuStats { usage_ns, ..CpuStats::default() }, ..Stats::default() },
         };
         let before = Look { at: at(100), containers: vec![container("old", 1_000_000_000)], ..Look::default() };
         let now = Look {
             at: at(110),
             node: Counters { cpu_nanos: 20_000_000_000, memory_bytes: 9 },
             containers: vec![container("old", 2_000_000_000), container("new", 1_000_000_000)],
+            ..Look::default()
         };
         let usage = between(&before, &now);
         assert_eq!(usage.window, Duration::from_secs(10));
@@ -176,6 +204,8 @@ mod tests {
     fn the_machines_counters_are_read() {
         assert_eq!(busy_nanos("cpu  1 2 3 100 50 4 5 6 0 0\ncpu0 ..."), 21 * TICK_NANOS);
         assert_eq!(busy_nanos(""), 0);
+        assert_eq!(booted("cpu 1 2\nbtime 1700000000\nprocesses 3\n"), Time::from_secs(1_700_000_000));
+        assert_eq!(booted(""), Time::EPOCH);
         assert_eq!(working_set("MemTotal: 100 kB\nMemFree: 30 kB\nInactive(file): 20 kB\n"), 50 * 1024);
     }
 }

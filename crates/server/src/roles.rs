@@ -159,7 +159,7 @@ async fn start_node(
     tokio::spawn(async move {
         tokio::select! { () = routes => {}, _ = ends.wait_for(|ends| *ends) => {} }
     });
-    app.connect_node(&role.name, Arc::new(node::Streams::new(Arc::clone(&prepared.runtime), Arc::clone(clock))));
+    app.connect_node(&role.name, Arc::new(node::Streams::new(&prepared)));
     Ok(Some(tokio::spawn(node::run(prepared, stopped))))
 }
 

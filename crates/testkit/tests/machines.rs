@@ -70,6 +70,10 @@ fn machines_join_and_work_together() {
         pods.iter().filter(|pod| pod.name != "reader").map(|pod| pod.node.as_str()).collect();
     assert_eq!(nodes.len(), 2, "on both nodes");
 
+    for (node, pod) in pods.iter().map(|pod| (pod.node.as_str(), pod.name.as_str())) {
+        pages(&cluster, node, pod);
+    }
+
     // A pod on one node reaches one on the other.
     let on = |node: &str| pods.iter().find(|pod| pod.node == node && pod.name != "reader").expect("a pod");
     let (one, two) = (on("node-1"), on("node-2"));
@@ -93,6 +97,7 @@ fn machines_join_and_work_together() {
         ("node-1", "/api/v1/secrets"),
         ("node-1", "/api/v1/nodes/node-2"),
         ("node-1", "/api/v1/nodes"),
+        ("node-1", "/api/v1/nodes/node-2/proxy/stats/summary"),
         ("node-1", "/api/v1/pods"),
     ] {
         assert_eq!(cluster.as_node(node, path), 403, "{node} {path}");
@@ -116,6 +121,18 @@ fn machines_join_and_work_together() {
 
     cluster.kubectl(&["delete", "deployment/web", "pod/reader", "--wait=false"]).expect("deleted");
     wait_for("the processes to go", || running().is_empty().then_some(()));
+}
+
+/// What a node shows of itself comes from that node, over its own connection.
+fn pages(cluster: &Cluster, node: &str, pod: &str) {
+    let page = |path: &str| cluster.kubectl(&["get", "--raw", &format!("/api/v1/nodes/{node}/proxy{path}")]);
+    assert_eq!(page("/healthz").as_deref(), Some("ok"));
+    let summary: serde_json::Value = serde_json::from_str(&page("/stats/summary").expect("a summary")).expect("JSON");
+    assert_eq!(summary["node"]["nodeName"], *node);
+    let names = summary["pods"].as_array().into_iter().flatten().map(|shown| &shown["podRef"]["name"]);
+    assert!(names.into_iter().any(|name| name == pod), "{summary}");
+    assert!(page("/metrics/resource").expect("metrics").contains(&format!("pod=\"{pod}\"")));
+    assert!(page("/pods").expect("pods").contains(&format!("\"name\":\"{pod}\"")));
 }
 
 /// A pod of a manifest runs on a node by itself; the server shows a mirror, which the node keeps over its own way there.

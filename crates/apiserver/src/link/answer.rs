@@ -28,6 +28,12 @@ pub async fn answer(hand: &dyn NodeHand, connection: Secured) -> std::io::Result
             frame::write(connection.get_mut(), Kind::Stdout, &[]).await?;
             connection.get_mut().shutdown().await
         }
+        Ok(Begun::Page(bytes)) => {
+            write_line(connection.get_mut(), &Reply::begun([false; 4])).await?;
+            frame::write(connection.get_mut(), Kind::Stdout, &bytes).await?;
+            frame::write(connection.get_mut(), Kind::Stdout, &[]).await?;
+            connection.get_mut().shutdown().await
+        }
         Ok(Begun::Session(begun)) => {
             write_line(connection.get_mut(), &Reply::begun(session::streams_of(&begun))).await?;
             session::carry(*begun, connection).await;
@@ -45,6 +51,7 @@ pub async fn answer(hand: &dyn NodeHand, connection: Secured) -> std::io::Result
 enum Begun {
     Said(Reply),
     Log(crate::nodes::LogText),
+    Page(bytes::Bytes),
     Session(Box<contract::Session>),
     Connection(Box<dyn contract::Connection>),
 }
@@ -73,6 +80,7 @@ async fn begin(hand: &dyn NodeHand, ask: &Ask) -> Result<Begun, NodeError> {
             hand.attach(&pod, container, *stdin).await.map(|session| Begun::Session(Box::new(session)))
         }
         Ask::Forward { place, port } => hand.forward(&place.parts().0, *port).await.map(Begun::Connection),
+        Ask::Page { page } => hand.page(*page).await.map(Begun::Page),
         Ask::Usage => hand.usage().await.map(|usage| Begun::Said(Reply::used(&usage))),
         Ask::Log { .. } => Err(NodeError::BadRequest("no log is asked for".to_owned())),
     }

@@ -8,7 +8,7 @@ use contract::ExecSpec;
 use meta::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::nodes::{NodeError, NodeUsage, PodId, Used};
+use crate::nodes::{NodeError, NodeUsage, Page, PodId, Used};
 
 /// A pod and one of its containers.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Serialize)]
@@ -44,6 +44,8 @@ pub enum Ask {
     Forward { place: Place, port: u16 },
     /// What is used.
     Usage,
+    /// What the node shows of itself.
+    Page { page: Page },
 }
 
 /// The first line of an answer.

@@ -14,6 +14,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::{Bytes, BytesMut};
 use client::BoxFuture;
 use contract::{Connection, ExecSpec, Session};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
@@ -23,7 +24,7 @@ pub use answer::answer;
 use ask::{Ask, Reply};
 use frame::{Frame, Kind};
 
-use crate::nodes::{LogText, NodeAnswer, NodeError, NodeHand, NodeUsage, PodId};
+use crate::nodes::{LogText, NodeAnswer, NodeError, NodeHand, NodeUsage, PAGE_BYTES_MAX, Page, PodId};
 use api::pod_streams::LogOptions;
 
 /// What is spoken, as TLS agrees on it.
@@ -65,7 +66,6 @@ impl RemoteNode {
             let reply: Reply = read_line(&mut connection).await?;
             Ok((connection, reply))
         };
-        let late = || std::io::Error::new(std::io::ErrorKind::TimedOut, "it does not answer in time");
         let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange).await.unwrap_or_else(|_| Err(late()));
         let (connection, reply) = answered.map_err(lost)?;
         match reply.error() {
@@ -112,6 +112,17 @@ impl NodeHand for RemoteNode {
         })
     }
 
+    fn page(&self, page: Page) -> NodeAnswer<'_, Bytes> {
+        Box::pin(async move {
+            let (mut connection, _) = self.ask(&Ask::Page { page }).await?;
+            let lost = |error: std::io::Error| NodeError::Internal(format!("node {:?}: {error}", self.name));
+            tokio::time::timeout(ANSWER_TIMEOUT, read_page(&mut connection))
+                .await
+                .map_err(|_| lost(late()))?
+                .map_err(lost)
+        })
+    }
+
     fn forward<'a>(&'a self, pod: &'a PodId, port: u16) -> NodeAnswer<'a, Box<dyn Connection>> {
         Box::pin(async move {
             let (connection, _) = self.ask(&Ask::forward(pod, port)).await?;
@@ -119,6 +130,25 @@ impl NodeHand for RemoteNode {
             Ok(Box::new(connection) as Box<dyn Connection>)
         })
     }
+}
+
+fn late() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::TimedOut, "it does not answer in time")
+}
+
+/// A page up to its end, which is an empty frame: a connection that breaks makes no page.
+async fn read_page(connection: &mut Reading) -> std::io::Result<Bytes> {
+    let mut page = BytesMut::new();
+    while let Some(Frame { kind: Kind::Stdout, bytes }) = frame::read(connection).await? {
+        if bytes.is_empty() {
+            return Ok(page.freeze());
+        }
+        if page.len() + bytes.len() > PAGE_BYTES_MAX {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidData, "its page is too long"));
+        }
+        page.extend_from_slice(&bytes);
+    }
+    Err(std::io::ErrorKind::UnexpectedEof.into())
 }
 
 async fn write_line(to: &mut Secured, line: &impl serde::Serialize) -> std::io::Result<()> {

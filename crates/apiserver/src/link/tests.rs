@@ -56,6 +56,17 @@ impl NodeHand for Echo {
         Box::pin(async { Ok(usage()) })
     }
 
+    /// Some pages are longer than they may be.
+    fn page(&self, page: Page) -> NodeAnswer<'_, Bytes> {
+        Box::pin(async move {
+            Ok(match page {
+                Page::Health => Bytes::new(),
+                Page::Pods => Bytes::from(vec![b'x'; PAGE_BYTES_MAX + 1]),
+                _ => Bytes::from(vec![b'x'; PAGE_BYTES_MAX]),
+            })
+        })
+    }
+
     fn forward<'a>(&'a self, _: &'a PodId, port: u16) -> NodeAnswer<'a, Box<dyn Connection>> {
         Box::pin(async move {
             let (near, mut far) = tokio::io::duplex(1024);
@@ -128,6 +139,15 @@ async fn errors_usage_and_ports_come_through() {
     let mut text = [0; 2];
     port.read_exact(&mut text).await.expect("read");
     assert_eq!(&text, b"80");
+}
+
+#[tokio::test]
+async fn pages_come_whole_or_not_at_all() {
+    let node = remote();
+    assert_eq!(node.page(Page::Health).await, Ok(Bytes::new()));
+    assert_eq!(node.page(Page::Summary).await.map(|page| page.len()), Ok(PAGE_BYTES_MAX));
+    let refused = node.page(Page::Pods).await.expect_err("too long");
+    assert_eq!(refused.message(), "node \"n\": its page is too long");
 }
 
 #[tokio::test]

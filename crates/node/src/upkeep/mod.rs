@@ -7,7 +7,7 @@
 
 mod alarm;
 mod disk;
-mod sample;
+pub(crate) mod sample;
 mod usage;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -91,7 +91,7 @@ impl Guard {
         shown: watch::Sender<Pressures>,
         is_limited: Arc<AtomicBool>,
     ) -> Guard {
-        let places = Places { node: config.root.clone(), images: config.images_root.clone() };
+        let places = Places::of(&config);
         let (gauge, measured, is_making_room) = Default::default();
         let collected = config.clock.now();
         Guard { config, hands, places, news, shown, is_limited, gauge, collected, is_making_room, measured }

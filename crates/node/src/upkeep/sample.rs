@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use agent::pressure::{Amount, Disks, Observations, Signal};
 use rustix::fs::StatVfs;
 
+use crate::NodeConfig;
+
 /// Directories of the file systems that are watched.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(crate) struct Places {
     /// Of volumes, logs and writable layers.
     pub node: PathBuf,
     /// Of images.
@@ -17,6 +19,11 @@ pub(super) struct Places {
 }
 
 impl Places {
+    /// Those of a node.
+    pub fn of(config: &NodeConfig) -> Places {
+        Places { node: config.root.clone(), images: config.images_root.clone() }
+    }
+
     /// How they lie to each other.
     pub fn disks(&self) -> Disks {
         let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
@@ -25,7 +32,7 @@ impl Places {
 }
 
 /// Looks. What cannot be read is left out.
-pub(super) fn observe(places: &Places) -> Observations {
+pub(crate) fn observe(places: &Places) -> Observations {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let node = rustix::fs::statvfs(&places.node).ok();
     let images = rustix::fs::statvfs(&places.images).ok();

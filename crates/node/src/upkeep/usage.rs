@@ -5,12 +5,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use agent::pressure::{ContainerUsage, PodUsage, Used, limits};
-use contract::{ContainerRuntime, ContainerState, ContainerStatus, Error, Stats};
+use contract::{ContainerRuntime, ContainerState, ContainerStatus, Stats};
 use meta::ObjectExt;
 use serde_json::Value;
 
 use super::disk;
 use crate::dirs::Dirs;
+use crate::usage::measured;
 
 /// What is to be found out.
 #[derive(Clone, Copy, Debug)]
@@ -35,7 +36,7 @@ pub(super) async fn of_pods(
         let Some(pod) = used.get_mut(&sandbox.spec.meta.uid) else { continue };
         // Sandboxes of one pod share its control group.
         if wanted.memory
-            && let Some(stats) = found(runtime.sandbox_stats(&sandbox.id).await)?
+            && let Some(stats) = measured(runtime.sandbox_stats(&sandbox.id).await)?
         {
             (pod.memory, pod.pids) = (memory(&stats), number(stats.pids));
         }
@@ -60,15 +61,6 @@ pub(super) async fn of_pods(
     Ok(used)
 }
 
-/// What is measured ends meanwhile, or has no numbers. A runtime that is late is late for all: whoever asked on would wait
-/// as many times as there are containers.
-fn found(measured: contract::Result<Stats>) -> contract::Result<Option<Stats>> {
-    match measured {
-        Err(late @ Error::Timeout { .. }) => Err(late),
-        other => Ok(other.ok()),
-    }
-}
-
 async fn container(
     runtime: &dyn ContainerRuntime,
     status: &ContainerStatus,
@@ -77,7 +69,7 @@ async fn container(
     let mut usage = ContainerUsage { name: status.spec.name.clone(), ..ContainerUsage::default() };
     if wanted.memory
         && status.state == ContainerState::Running
-        && let Some(stats) = found(runtime.stats(&status.id).await)?
+        && let Some(stats) = measured(runtime.stats(&status.id).await)?
     {
         usage.memory = memory(&stats);
     }

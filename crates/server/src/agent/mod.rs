@@ -95,7 +95,7 @@ async fn run(config: &AgentConfig, clock: &Arc<dyn Clock>, mut stop: watch::Rece
     let prepared = node_role::prepare(&config.role, &config.data_dir, around).await?;
     let routes = node::keep_routes(config.role.name.clone(), Arc::clone(&shared), Arc::clone(&ids), address);
     tasks.spawn(routes);
-    let hand = Arc::new(node::Streams::new(Arc::clone(&prepared.runtime), Arc::clone(clock)));
+    let hand = Arc::new(node::Streams::new(&prepared));
     tasks.spawn(serving::door(listener, &credentials, hand)?.serve(stop.clone()));
     tasks.spawn(certificates::renew(config.role.name.clone(), Arc::clone(&credentials), transport, Arc::clone(clock)));
     node::run(prepared, stop).await;
