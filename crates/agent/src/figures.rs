@@ -1,6 +1,7 @@
 //! What the kernel is told of a container's resources.
 
 use meta::{ObjectExt, Quantity};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// Shares of a container that asks for nothing, and the most the kernel takes.
@@ -14,7 +15,7 @@ const QUOTA_MIN_MICROS: i64 = 1_000;
 const CRITICAL: i64 = 2_000_000_000;
 
 /// Figures of one cgroup.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// `cpu.shares`, as the container runtime interface has them.
     pub cpu_shares: i64,
@@ -39,6 +40,16 @@ impl Figures {
             cpu_quota: cpu_limit.map(quota),
             cpu_period: PERIOD_MICROS,
             memory_max: read("limits", "memory").map(|limit| limit.units()),
+        }
+    }
+
+    /// The larger of each: room for both, on the way from one to the other.
+    pub fn or_more(self, other: Figures) -> Figures {
+        Figures {
+            cpu_shares: self.cpu_shares.max(other.cpu_shares),
+            cpu_quota: self.cpu_quota.zip(other.cpu_quota).map(|(a, b)| a.max(b)),
+            memory_max: self.memory_max.zip(other.memory_max).map(|(a, b)| a.max(b)),
+            ..self
         }
     }
 

@@ -1,10 +1,12 @@
 //! Whether a node takes a pod that was bound to it: others may have bound more than fits.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use brain::facts::{self, Requests};
 
 use crate::pod::Verdict;
+use crate::resize::{Pending, Reason};
 
 /// What the decision is about.
 pub struct Node<'n> {
@@ -16,9 +18,19 @@ pub struct Node<'n> {
     pub facts: &'n facts::Node,
 }
 
-/// Why `pod` cannot be on `node` beside `others`; `None` when it can. `others` are the pods that have not ended.
-pub fn refusal(node: &Node<'_>, others: &[&facts::Pod], pod: &facts::Pod) -> Option<Verdict> {
-    resources(node, others, pod)
+/// A pod that has not ended.
+pub struct Other {
+    /// Its ports.
+    pub facts: Arc<facts::Pod>,
+    /// What it takes of the node: its spec may ask for more.
+    pub taken: Requests,
+}
+
+/// Why `pod` cannot be on `node` beside `others`; `None` when it can.
+pub fn refusal(node: &Node<'_>, others: &[Other], pod: &facts::Pod) -> Option<Verdict> {
+    let short = resources(node, others, pod);
+    short
+        .and_then(|(name, message)| verdict(format!("OutOf{name}"), message))
         .or_else(|| affinity(node, pod))
         .or_else(|| ports(others, pod))
         .or_else(|| taints(node, pod))
@@ -29,19 +41,33 @@ fn verdict(reason: impl Into<String>, message: String) -> Option<Verdict> {
     Some(Verdict { reason: reason.into(), message, ..Verdict::default() })
 }
 
-fn resources(node: &Node<'_>, others: &[&facts::Pod], pod: &facts::Pod) -> Option<Verdict> {
+/// Why `pod`, which is on `node` already, cannot have what it asks for by now; `None` when it can.
+pub fn resize_refusal(node: &Node<'_>, others: &[Other], pod: &facts::Pod) -> Option<Pending> {
+    let (wanted, whole) = (pod.spec.requests(), node.facts.status.allocatable.whole());
+    // Memory first, as upstream.
+    let too_much = ["memory", "cpu"].into_iter().find(|name| wanted.get(name) > whole.get(name));
+    if let Some(name) = too_much {
+        let what = format!("requested: {}, capacity: {}", wanted.get(name), whole.get(name));
+        let message = format!("Node didn't have enough capacity: {name}, {what}");
+        return Some(Pending { reason: Reason::Infeasible, message });
+    }
+    resources(node, others, pod).map(|(_, message)| Pending { reason: Reason::Deferred, message })
+}
+
+/// The resource that there is too little of, and how much there is.
+fn resources(node: &Node<'_>, others: &[Other], pod: &facts::Pod) -> Option<(String, String)> {
     let room = node.facts.status.allocatable.whole();
     let room_for = |name: &str| node.facts.status.allocatable.get(name).map(|_| room.get(name));
     let short = |name: &str, wanted: i64, used: i64, capacity: i64| {
         let what = format!("requested: {wanted}, used: {used}, capacity: {capacity}");
-        verdict(format!("OutOf{name}"), format!("Node didn't have enough resource: {name}, {what}"))
+        Some((name.to_owned(), format!("Node didn't have enough resource: {name}, {what}")))
     };
     let count = i64::try_from(others.len()).unwrap_or(i64::MAX);
     if let Some(most) = room_for("pods").filter(|most| count >= *most) {
         return short("pods", 1, count, most);
     }
     let mut used = Requests::default();
-    others.iter().for_each(|other| used.add(&other.spec.requests()));
+    others.iter().for_each(|other| used.add(&other.taken));
     let mut refusal = None;
     pod.spec.requests().each(|name, wanted| {
         let (taken, capacity) = (used.get(name), room_for(name).unwrap_or(0));
@@ -60,12 +86,12 @@ fn affinity(node: &Node<'_>, pod: &facts::Pod) -> Option<Verdict> {
     verdict("NodeAffinity", why.to_owned())
 }
 
-fn ports(others: &[&facts::Pod], pod: &facts::Pod) -> Option<Verdict> {
+fn ports(others: &[Other], pod: &facts::Pod) -> Option<Verdict> {
     let clash = |(ip, protocol, port): (&str, &str, i32), taken: (&str, &str, i32)| {
         let same_place = ip == taken.0 || ip == "0.0.0.0" || taken.0 == "0.0.0.0";
         same_place && (protocol, port) == (taken.1, taken.2)
     };
-    let is_taken = |wanted| others.iter().any(|other| other.spec.host_ports().any(|taken| clash(wanted, taken)));
+    let is_taken = |wanted| others.iter().any(|other| other.facts.spec.host_ports().any(|taken| clash(wanted, taken)));
     if !pod.spec.host_ports().any(is_taken) {
         return None;
     }
@@ -90,6 +116,13 @@ mod tests {
     use serde_json::{Value, json};
 
     fn check(others: &[Value], pod: Value, reason: &str) {
+        let decide = |node: &Node<'_>, others: &[Other], pod: &facts::Pod| {
+            refusal(node, others, pod).map(|verdict| verdict.reason)
+        };
+        assert_eq!(decided(others, &pod, decide).unwrap_or_default(), reason, "{pod}");
+    }
+
+    fn decided<T>(others: &[Value], pod: &Value, decide: impl Fn(&Node<'_>, &[Other], &facts::Pod) -> T) -> T {
         let node = json!({
             "spec": {"taints": [{"key": "gone", "effect": "NoExecute"}, {"key": "full", "effect": "NoSchedule"}]},
             "status": {"allocatable": {"cpu": "2", "memory": "1Gi", "pods": "3"}},
@@ -102,10 +135,25 @@ mod tests {
         };
         let facts = facts::Node::read(node.to_string().as_bytes());
         let labels = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
-        let others: Vec<facts::Pod> = others.iter().map(read).collect();
-        let refs: Vec<&facts::Pod> = others.iter().collect();
-        let found = refusal(&Node { name: "n", labels: &labels, facts: &facts }, &refs, &read(&pod));
-        assert_eq!(found.map(|verdict| verdict.reason).unwrap_or_default(), reason, "{pod}");
+        let other = |pod: facts::Pod| Other { taken: pod.spec.requests(), facts: Arc::new(pod) };
+        let others: Vec<Other> = others.iter().map(|pod| other(read(pod))).collect();
+        decide(&Node { name: "n", labels: &labels, facts: &facts }, &others, &read(pod))
+    }
+
+    #[test]
+    fn a_resize_waits_for_room_or_for_ever() {
+        let pod = |cpu: &str, memory: &str| json!({"containers": [{"resources": {"requests": {"cpu": cpu, "memory": memory}}}]});
+        let check = |others: &[Value], wanted: Value, expected: Option<(Reason, &str)>| {
+            let pending = decided(others, &wanted, resize_refusal);
+            assert_eq!(pending.as_ref().map(|p| (p.reason, p.message.as_str())), expected, "{wanted}");
+        };
+        check(&[pod("1", "0")], pod("1", "1Gi"), None);
+        let short = "Node didn't have enough resource: cpu, requested: 1500, used: 1000, capacity: 2000";
+        check(&[pod("1", "0")], pod("1500m", "0"), Some((Reason::Deferred, short)));
+        let never = "Node didn't have enough capacity: cpu, requested: 3000, capacity: 2000";
+        check(&[], pod("3", "0"), Some((Reason::Infeasible, never)));
+        let never = "Node didn't have enough capacity: memory, requested: 2147483648, capacity: 1073741824";
+        check(&[], pod("3", "2Gi"), Some((Reason::Infeasible, never)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod mirror;
 pub mod payload;
 pub mod pod;
 pub mod pressure;
+pub mod resize;
 pub mod service_env;
 mod simulated_node;
 mod simulated_pod;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The node's directory: `pods/<uid>/{volumes/<volume>,messages/<container>/<attempt>,resized/<container id>}`.
+/// The node's directory: `pods/<uid>/{volumes/<volume>,messages/<container>/<attempt>,resized/<id>}`.
 #[derive(Clone, Debug)]
 pub(crate) struct Dirs {
     root: PathBuf,
@@ -34,9 +34,14 @@ impl Dirs {
         self.pod(uid).join("messages").join(word(container)).join(attempt.to_string())
     }
 
-    /// The resources that a running container was resized to.
+    /// What running containers and sandboxes of a pod were resized to.
+    pub fn all_resized(&self, uid: &str) -> PathBuf {
+        self.pod(uid).join("resized")
+    }
+
+    /// The resources that a running container, or a sandbox, was resized to.
     pub fn resized(&self, uid: &str, id: &str) -> PathBuf {
-        self.pod(uid).join("resized").join(word(id))
+        self.all_resized(uid).join(word(id))
     }
 }
 

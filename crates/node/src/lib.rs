@@ -24,6 +24,7 @@ mod orphans;
 mod pages;
 mod perform;
 mod probing;
+mod resize;
 mod room;
 mod routes;
 mod sandbox_spec;

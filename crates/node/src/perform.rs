@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use agent::env;
 use agent::pod::{Answer, Failure, Marks, Pod, ProbeAnswer, Pulled, Shown, Step};
-use agent::{env, figures::Figures};
 use contract::{ContainerRuntime, Error};
 use meta::ObjectExt;
 use serde_json::Value;
@@ -19,7 +19,7 @@ use crate::container_spec::{Parts, container_spec};
 use crate::dirs::Dirs;
 use crate::image::{Course, ImageStore, LocalImage, PULL_TIMEOUT, course};
 use crate::probing::{self, Target};
-use crate::sandbox_spec::{resources, sandbox_spec};
+use crate::sandbox_spec::sandbox_spec;
 use crate::signal::signal;
 use crate::{material, volume};
 
@@ -114,7 +114,9 @@ impl Hands {
             Step::PostStart { container, id } => self.hook(task, container, id, "postStart", POST_START_TIMEOUT).await,
             Step::PreStop { container, id, grace } => self.hook(task, container, id, "preStop", *grace).await,
             Step::Probe { container, id, kind } => self.probe(task, container, id, *kind).await,
-            Step::Resize { id, resources: given, .. } => done(self.resize(pod, id, given).await),
+            Step::Resize { sandbox, from, to, containers } => {
+                done(self.resize(pod, sandbox, (from, to), containers).await)
+            }
             Step::RemoveContainer { id } => self.remove(pod, id).await,
             Step::StopSandbox { id } => gone(self.runtime.stop_sandbox(id).await),
             Step::RemoveSandbox { id } => gone(self.runtime.remove_sandbox(id).await),
@@ -324,18 +326,6 @@ impl Hands {
     fn address(&self, task: &Task) -> String {
         let own = task.shown.newest_sandbox().and_then(|sandbox| sandbox.ips.first());
         own.or(self.host_ips.first()).cloned().unwrap_or_else(|| "127.0.0.1".to_owned())
-    }
-
-    async fn resize(&self, pod: &Value, id: &str, given: &str) -> Result<(), String> {
-        let wanted: Value = serde_json::from_str(given).unwrap_or_default();
-        let mut limits = resources(&Figures::of(&wanted));
-        // What has no limit any more has to be said.
-        limits.cpu_quota_us.get_or_insert(-1);
-        limits.memory_limit_bytes.get_or_insert(-1);
-        self.runtime.update_resources(id, &limits).await.map_err(|error| error.to_string())?;
-        let path = self.dirs.resized(pod.uid(), id);
-        let parent = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        parent.and_then(|()| std::fs::write(&path, given)).map_err(|error| error.to_string())
     }
 }
 

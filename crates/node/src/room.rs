@@ -1,6 +1,7 @@
 //! The one task that looks at the node's pods and decides what is next for each.
 
 mod errands;
+mod resizes;
 mod statics;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,7 +34,7 @@ use crate::orphans::Orphans;
 use crate::perform::{Ended, Hands, Task};
 use crate::seen::{self, Beside};
 use crate::upkeep::{Errand, Guard};
-use crate::{COMPONENT, NodeConfig, log, volume};
+use crate::{COMPONENT, NodeConfig, log, resize, volume};
 
 /// How often volumes made of objects are brought up to date when nothing is known to have changed: tokens expire.
 const REFRESH_EVERY: Duration = Duration::from_secs(5 * 60);
@@ -55,6 +56,11 @@ struct Tenant {
 }
 
 impl Tenant {
+    /// Whether it takes room.
+    fn is_active(&self) -> bool {
+        !self.is_gone && !Pod::new(&self.object).is_finished()
+    }
+
     /// When its volumes are due to be brought up to date; none for whoever has none that may change, now or ever.
     fn refresh_at(&self) -> Option<Time> {
         let can_be = !self.is_gone && !self.is_refreshing && self.memory.is_mounted();
@@ -223,7 +229,7 @@ impl Room {
             touched: BTreeSet::new(),
             config,
         };
-        room.beside.resized = remembered_resizes(&room.hands.dirs);
+        room.beside.resized = resize::all_remembered(&room.hands.dirs);
         room.take_stock();
         room
     }
@@ -344,21 +350,19 @@ impl Room {
         if is_known || tree.is_deleting() {
             return None;
         }
-        let view = self.mirror.view();
-        let node = view.get("core/nodes", "", &self.config.name)?;
-        let others: Vec<Arc<facts::Pod>> = self
-            .tenants
-            .values()
-            .filter(|tenant| !tenant.is_gone && !Pod::new(&tenant.object).is_finished())
-            .filter_map(|tenant| view.get_key(&tenant.key))
-            .map(|object| facts::Pod::of(&object))
-            .collect();
-        let others: Vec<&facts::Pod> = others.iter().map(|pod| &**pod).collect();
-        let labels: BTreeMap<String, String> = node.meta().labels.clone().into_iter().collect();
-        let own = facts::Node::of(&node);
-        let subject = fit::Node { name: &self.config.name, labels: &labels, facts: &own };
         let pod = facts::Pod::of(object);
-        pressure::refusal(&self.pressures.borrow(), tree, &pod).or_else(|| fit::refusal(&subject, &others, &pod))
+        self.with_node(|node, labels| {
+            let subject = fit::Node { name: &self.config.name, labels, facts: node };
+            let pressed = pressure::refusal(&self.pressures.borrow(), tree, &pod);
+            pressed.or_else(|| fit::refusal(&subject, &self.others(uid), &pod))
+        })?
+    }
+
+    /// What follows from the Node, once there is one.
+    fn with_node<T>(&self, decide: impl FnOnce(&facts::Node, &BTreeMap<String, String>) -> T) -> Option<T> {
+        let node = self.mirror.view().get("core/nodes", "", &self.config.name)?;
+        let labels = node.meta().labels.clone().into_iter().collect();
+        Some(decide(&facts::Node::of(&node), &labels))
     }
 
     /// Volumes whose objects have changed, or whose tokens grow old, are brought up to date.
@@ -481,7 +485,8 @@ impl Room {
     fn gather_messages(&mut self, sandboxes: &[contract::SandboxStatus], containers: &[contract::ContainerStatus]) {
         let known: BTreeSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
         self.beside.messages.retain(|id, _| known.contains(id.as_str()));
-        self.beside.resized.retain(|id, _| known.contains(id.as_str()));
+        let is_sandbox = |id: &String| sandboxes.iter().any(|sandbox| sandbox.id == *id);
+        self.beside.resized.retain(|id, _| known.contains(id.as_str()) || is_sandbox(id));
         for container in containers {
             let Some(exit) = container.exit.as_ref().filter(|_| !self.beside.messages.contains_key(&container.id))
             else {
@@ -518,6 +523,7 @@ impl Room {
                 self.awake.insert(uid.clone());
             }
         }
+        self.grant_resizes(now);
         for uid in std::mem::take(&mut self.awake) {
             self.turn(&uid, now);
         }
@@ -530,7 +536,7 @@ impl Room {
             return;
         }
         let Some(tenant) = self.tenants.get_mut(uid) else { return };
-        let object = Arc::clone(&tenant.object);
+        let object = tenant.granted();
         let subject = Pod { object: &object, is_gone: tenant.is_gone };
         let scene = Scene { pod: subject, shown, memory: &tenant.memory, here: &self.here, now };
         // A pod that makes the brain panic must not take the others with it.
@@ -607,14 +613,15 @@ impl Room {
         if !matches!(step, Step::Report { .. } | Step::Probe { .. } | Step::Delete | Step::Pull { .. }) {
             self.is_stale = true;
         }
-        if let (Step::Resize { id, resources, .. }, Answer::Done) = (step, &ended.answer) {
-            self.beside.resized.insert(id.clone(), resources.clone());
+        if let Step::Resize { .. } = step {
+            // Some of it may have been done even if not all of it could be.
+            self.beside.resized.extend(resize::remembered(&self.hands.dirs, uid));
         }
         let Some(tenant) = self.tenants.get_mut(uid) else { return };
         if let Answer::Failed(failure) = &ended.answer {
             tracing::debug!(pod = tenant.object.name(), op = ?step.op(), why = failure.message, "a step failed");
         }
-        let object = Arc::clone(&tenant.object);
+        let object = tenant.granted();
         let notices = tenant.memory.end(&Pod::new(&object), step, &ended.answer, now);
         if let Some(written) = ended.object {
             let revision = written.text(&["metadata", "resourceVersion"]).parse().map_or(Revision(0), Revision);
@@ -702,19 +709,6 @@ fn is_mirror(object: &Object) -> bool {
 /// Whether some volume of a pod is made of objects.
 fn has_payloads(pod: &Value) -> bool {
     pod.items(&["spec", "volumes"]).iter().any(agent::payload::is_payload)
-}
-
-/// Resources that containers were resized to before this process began.
-fn remembered_resizes(dirs: &Dirs) -> BTreeMap<String, String> {
-    let mut found = BTreeMap::new();
-    for pod in std::fs::read_dir(dirs.pods()).into_iter().flatten().flatten() {
-        for file in std::fs::read_dir(pod.path().join("resized")).into_iter().flatten().flatten() {
-            if let (Ok(id), Ok(text)) = (file.file_name().into_string(), std::fs::read_to_string(file.path())) {
-                found.insert(id, text);
-            }
-        }
-    }
-    found
 }
 
 #[cfg(test)]

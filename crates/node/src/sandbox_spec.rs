@@ -138,6 +138,17 @@ pub(crate) fn resources(figures: &Figures) -> Resources {
     }
 }
 
+/// The same, read back.
+pub(crate) fn figures(resources: &Resources) -> Figures {
+    let number = |number: Option<u64>| number.and_then(|number| i64::try_from(number).ok()).unwrap_or(0);
+    Figures {
+        cpu_shares: number(resources.cpu_shares),
+        cpu_quota: resources.cpu_quota_us,
+        cpu_period: number(resources.cpu_period_us),
+        memory_max: resources.memory_limit_bytes,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +169,14 @@ mod tests {
         assert_eq!(spec.dns.searches, ["d.svc.cluster.local", "svc.cluster.local", "cluster.local"]);
         assert_eq!(spec.dns.options, ["ndots:5", "timeout:1"]);
         assert_eq!(sandbox_spec(&pod, 0, None).dns.servers, Vec::<String>::new());
+    }
+
+    #[test]
+    fn figures_are_read_back() {
+        let all = [json!({}), json!({"limits": {"cpu": "1"}}), json!({"limits": {"memory": "1Mi", "cpu": "3m"}})];
+        for given in all.map(|given| Figures::of(&given)) {
+            assert_eq!(figures(&resources(&given)), given);
+        }
     }
 
     #[test]

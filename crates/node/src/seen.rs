@@ -7,6 +7,8 @@ use agent::pod::{Exit, Marks, Sandbox, Shown, ShownContainer, State};
 use contract::{ContainerState, ContainerStatus, SandboxState, SandboxStatus};
 use stdx::Time;
 
+use crate::sandbox_spec::figures;
+
 /// Annotations on containers: the agent's marks.
 const HASH: &str = "setpoint.dev/hash";
 const BACKOFF: &str = "setpoint.dev/backoff-seconds";
@@ -37,20 +39,22 @@ fn marks(container: &ContainerStatus, resized: Option<&String>) -> Marks {
 /// What the node knows about containers beside the runtime.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Beside {
-    /// Resources that running containers were resized to, by id.
+    /// Resources that running containers and sandboxes were resized to, by id.
     pub resized: BTreeMap<String, String>,
     /// Last words, by id.
     pub messages: BTreeMap<String, String>,
 }
 
 /// One sandbox.
-pub(crate) fn sandbox(status: &SandboxStatus) -> Sandbox {
+pub(crate) fn sandbox(status: &SandboxStatus, beside: &Beside) -> Sandbox {
+    let resized = beside.resized.get(&status.id).and_then(|text| serde_json::from_str(text).ok());
     Sandbox {
         id: status.id.clone(),
         attempt: status.spec.meta.attempt,
         is_ready: status.state == SandboxState::Ready,
         created: status.created_at,
         ips: status.ips.iter().map(ToString::to_string).collect(),
+        figures: resized.unwrap_or_else(|| figures(&status.spec.resources)),
     }
 }
 
@@ -94,7 +98,7 @@ pub(crate) fn by_pod(
     let mut owners: BTreeMap<&str, &str> = BTreeMap::new();
     for status in sandboxes {
         owners.insert(&status.id, &status.spec.meta.uid);
-        pods.entry(status.spec.meta.uid.clone()).or_default().sandboxes.push(sandbox(status));
+        pods.entry(status.spec.meta.uid.clone()).or_default().sandboxes.push(sandbox(status, beside));
     }
     for status in containers {
         // A container without a sandbox cannot be: the runtime is between two states.

@@ -1,14 +1,12 @@
 //! A pod whose containers are to run: its sandbox, then its init containers one after the other, then the rest.
 
-use meta::ObjectExt;
-
 use super::memory::Hook;
 use super::probe::{KINDS, Kind};
 use super::scene::{KILLED, Past, Scene};
 use super::shown::{Container as Life, Sandbox, State};
 use super::spec::{Container, Role};
 use super::step::Step;
-use super::{Turn, backoff, launch, notice, status, stop};
+use super::{Turn, backoff, launch, notice, resizing, status, stop};
 
 /// Whether the pod has come to its end by itself: no container runs or is to run again.
 pub(super) fn is_finished(scene: &Scene<'_>) -> bool {
@@ -144,6 +142,7 @@ fn in_sandbox(scene: &Scene<'_>, sandbox: &Sandbox, turn: &mut Turn) {
         scene.pod.mains().for_each(|main| tend(scene, sandbox, &main, turn));
     }
     scene.pod.list("ephemeralContainers").for_each(|extra| tend(scene, sandbox, &extra, turn));
+    resizing::resize(scene, sandbox, turn);
 }
 
 /// Sees to one container whose turn it is.
@@ -171,7 +170,7 @@ fn tend(scene: &Scene<'_>, sandbox: &Sandbox, container: &Container<'_>, turn: &
     }
 }
 
-/// A running container: its hook, its probes, its resources; or its end, when it cannot go on as it is.
+/// A running container: its hook, its probes; or its end, when it cannot go on as it is.
 fn watch_over(scene: &Scene<'_>, container: &Container<'_>, life: &Life, started: stdx::Time, turn: &mut Turn) {
     if let Some((why, manner)) = grievance(scene, container, life) {
         let restarts = scene.restarts(container, KILLED);
@@ -183,7 +182,6 @@ fn watch_over(scene: &Scene<'_>, container: &Container<'_>, life: &Life, started
         turn.attempt(scene, step, backoff::LOOK);
         return;
     }
-    resize(scene, container, life, turn);
     KINDS.iter().for_each(|kind| probe(scene, container, life, started, *kind, turn));
 }
 
@@ -202,7 +200,7 @@ fn grievance(scene: &Scene<'_>, container: &Container<'_>, life: &Life) -> Optio
     if scene.memory.hooks.get(&life.id) == Some(&Hook::Failed) {
         return Some(("failed postStart hook", plain()));
     }
-    if must_restart_to_resize(container, life) {
+    if resizing::must_restart(container, life) {
         return Some(("resize requires restart", plain()));
     }
     by_probe(Kind::Startup)
@@ -233,38 +231,6 @@ pub(super) fn probe(
         due if due <= scene.now => turn.steps.push(step),
         due => turn.wake_at(due),
     }
-}
-
-/// Other resources, where the container takes them without a restart.
-fn resize(scene: &Scene<'_>, container: &Container<'_>, life: &Life, turn: &mut Turn) {
-    if !is_resized(container, life) || container.role == Role::Ephemeral {
-        return;
-    }
-    let step = Step::Resize {
-        container: container.name().to_owned(),
-        id: life.id.clone(),
-        resources: container.resources_text(),
-    };
-    turn.attempt(scene, step, backoff::LOOK);
-}
-
-fn is_resized(container: &Container<'_>, life: &Life) -> bool {
-    container.resources_text() != life.marks.resources
-}
-
-/// Whether one of the resources that differ asks for a restart.
-fn must_restart_to_resize(container: &Container<'_>, life: &Life) -> bool {
-    if !is_resized(container, life) || !container.is_lasting() {
-        return false;
-    }
-    let before: serde_json::Value = serde_json::from_str(&life.marks.resources).unwrap_or_default();
-    let differs = |name: &str| {
-        ["requests", "limits"]
-            .iter()
-            .any(|list| before.at(&[list, name]) != container.spec.at(&["resources", list, name]))
-    };
-    let mut policies = container.spec.items(&["resizePolicy"]).iter();
-    policies.any(|p| p.text(&["restartPolicy"]) == "RestartContainer" && differs(p.text(&["resourceName"])))
 }
 
 /// Earlier lives but the last (where there is room for it), and sandboxes that nothing is left of, are swept away.

@@ -4,12 +4,15 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use meta::ObjectExt;
+use serde_json::Value;
 use stdx::Time;
 
 use super::notice::{Notice, ended_notes};
 use super::probe::{Kind, Prober};
 use super::spec::Pod;
 use super::step::{Answer, Failure, Op, Pulled, Step};
+use crate::resize::{self, Grant, Pending};
 
 /// How long the same status patch is not repeated.
 const REPORT_AGAIN: Duration = Duration::from_secs(10);
@@ -29,9 +32,15 @@ pub struct Memory {
     /// Back-offs that were told, by container and number.
     pub(super) told: BTreeSet<(String, u32)>,
     /// The last status patch that was taken, and when.
-    pub(super) reported: Option<(serde_json::Value, Time)>,
+    pub(super) reported: Option<(Value, Time)>,
     /// Why the pod may not go on here, whatever its spec says.
     pub(super) verdict: Option<Verdict>,
+    /// The resources that it may use; unknown until somebody says it.
+    pub(super) grant: Option<Grant>,
+    /// Why it may not use those that its spec asks for by now, and the generation of the spec.
+    pub(super) pending: Option<(Pending, i64)>,
+    /// The generation of the last resize that was granted.
+    pub(super) resized: Option<i64>,
 }
 
 /// Failures of one operation in a row.
@@ -86,6 +95,39 @@ impl Memory {
         self.verdict.get_or_insert(verdict);
     }
 
+    /// The resources that it may use.
+    pub fn grant(&self) -> Option<&Grant> {
+        self.grant.as_ref()
+    }
+
+    /// It may use these from the start, or has used them.
+    pub fn admit(&mut self, grant: Grant) {
+        self.grant = Some(grant);
+    }
+
+    /// It may use what its spec asks for by now. What there is to say.
+    pub fn grant_resize(&mut self, pod: &Value) -> Notice {
+        (self.grant, self.pending, self.resized) = (Some(Grant::of(pod)), None, Some(pod.generation()));
+        // What went wrong with the resize before says nothing about this one.
+        self.failures.remove(&Op::Resize);
+        resize::notice(pod, &resize::News::Started)
+    }
+
+    /// It may not use what its spec asks for by now. What there is to say, if that is new.
+    pub fn hold_resize(&mut self, pod: &Value, pending: Pending) -> Option<Notice> {
+        let held = Some((pending, pod.generation()));
+        if self.pending == held {
+            return None;
+        }
+        self.pending = held;
+        self.pending.as_ref().map(|(pending, _)| resize::notice(pod, &resize::News::Pending(pending)))
+    }
+
+    /// It asks for what it has. Whether that is new.
+    pub fn settle_resize(&mut self) -> bool {
+        self.pending.take().is_some()
+    }
+
     /// Whether it was condemned.
     pub fn is_condemned(&self) -> bool {
         self.verdict.is_some()
@@ -122,7 +164,9 @@ impl Memory {
     pub fn end(&mut self, pod: &Pod<'_>, step: &Step, answer: &Answer, now: Time) -> Vec<Notice> {
         let op = step.op();
         self.underway.remove(&op);
-        let notes = ended_notes(pod, step, answer);
+        // A resize that fails again and again, with another figure each time, is told once.
+        let is_known = op == Op::Resize && self.failures.contains_key(&op);
+        let notes = if is_known { Vec::new() } else { ended_notes(pod, step, answer) };
         match answer {
             Answer::Failed(failure) => self.fail(op, failure.clone(), now),
             _ => {
@@ -191,7 +235,7 @@ impl Memory {
 
     /// When the very patch that was taken last may be sent again: an API that keeps something else than it was told
     /// is not asked without end.
-    pub(super) fn same_report(&self, patch: &serde_json::Value) -> Option<Time> {
+    pub(super) fn same_report(&self, patch: &Value) -> Option<Time> {
         let (last, at) = self.reported.as_ref()?;
         (last == patch).then(|| at.after(REPORT_AGAIN))
     }
@@ -232,7 +276,7 @@ impl Memory {
         self.stops.remove(id);
         self.probers.retain(|(container, _), _| container != id);
         let is_of = |op: &Op| match op {
-            Op::StartContainer(of) | Op::PostStart(of) | Op::PreStop(of) | Op::Stop(of) | Op::Resize(of) => of == id,
+            Op::StartContainer(of) | Op::PostStart(of) | Op::PreStop(of) | Op::Stop(of) => of == id,
             Op::Probe(of, _) => of == id,
             _ => false,
         };

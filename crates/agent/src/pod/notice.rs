@@ -6,7 +6,8 @@ use brain::Note;
 
 use super::probe::{Kind, ProbeAnswer};
 use super::spec::{Container, Pod};
-use super::step::{Answer, Failure, Pulled, Step};
+use super::step::{Answer, Failure, Op, Pulled, Step};
+use crate::resize;
 
 /// A note, and the container it is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,9 @@ pub(super) fn ended_notes(pod: &Pod<'_>, step: &Step, answer: &Answer) -> Vec<No
         Answer::Done => done(step),
         Answer::Pulled(pulled) => pulled_note(step, pulled),
         Answer::Probed(result) => probed(step, result),
+        Answer::Failed(failure) if step.op() == Op::Resize => {
+            return vec![resize::notice(pod.object, &resize::News::Error(&failure.message))];
+        }
         Answer::Failed(failure) => return failed(step, failure, field_path),
     };
     note.map(|note| Notice { note, field_path }).into_iter().collect()

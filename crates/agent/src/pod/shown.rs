@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use stdx::Time;
 
+use crate::figures::Figures;
+
 /// Everything that exists in the runtime under the pod's uid.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Shown {
@@ -26,6 +28,8 @@ pub struct Sandbox {
     pub created: Time,
     /// The pod's addresses in it; empty on the node's own network.
     pub ips: Vec<String>,
+    /// What the pod's cgroup was given.
+    pub figures: Figures,
 }
 
 /// A container.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::probe::{Kind, ProbeAnswer};
 use super::shown::Marks;
+use crate::figures::Figures;
 
 /// One effect. Effects of one turn are independent of each other and may be performed at the same time.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,14 +81,16 @@ pub enum Step {
         /// Which probe.
         kind: Kind,
     },
-    /// Gives a running container other resources.
+    /// Gives running containers other resources, and the cgroup of their pod.
     Resize {
-        /// The container.
-        container: String,
-        /// Which life of it.
-        id: String,
-        /// As in the spec, as JSON text.
-        resources: String,
+        /// The pod's sandbox.
+        sandbox: String,
+        /// What its cgroup was given.
+        from: Figures,
+        /// What it is to have.
+        to: Figures,
+        /// The containers.
+        containers: Vec<Resized>,
     },
     /// Removes a container that has ended.
     RemoveContainer {
@@ -115,6 +118,19 @@ pub enum Step {
     Delete,
 }
 
+/// A running container that is given other resources.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resized {
+    /// Its name.
+    pub container: String,
+    /// Which life of it.
+    pub id: String,
+    /// The resources that it has, as JSON text of those in a spec.
+    pub from: String,
+    /// Those it is to have.
+    pub to: String,
+}
+
 /// What a step is about: while one is under way, no other of the same name is begun.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[expect(missing_docs, reason = "the names are those of the steps")]
@@ -128,7 +144,7 @@ pub enum Op {
     PreStop(String),
     Stop(String),
     Probe(String, Kind),
-    Resize(String),
+    Resize,
     RemoveContainer(String),
     StopSandbox(String),
     RemoveSandbox(String),
@@ -181,7 +197,7 @@ impl Step {
             Step::PreStop { id, .. } => Op::PreStop(id.clone()),
             Step::Stop { id, .. } => Op::Stop(id.clone()),
             Step::Probe { id, kind, .. } => Op::Probe(id.clone(), *kind),
-            Step::Resize { id, .. } => Op::Resize(id.clone()),
+            Step::Resize { .. } => Op::Resize,
             Step::RemoveContainer { id } => Op::RemoveContainer(id.clone()),
             Step::StopSandbox { id } => Op::StopSandbox(id.clone()),
             Step::RemoveSandbox { id } => Op::RemoveSandbox(id.clone()),
@@ -200,8 +216,7 @@ impl Step {
             | Step::PostStart { container, .. }
             | Step::PreStop { container, .. }
             | Step::Stop { container, .. }
-            | Step::Probe { container, .. }
-            | Step::Resize { container, .. } => Some(container),
+            | Step::Probe { container, .. } => Some(container),
             _ => None,
         }
     }

@@ -9,6 +9,7 @@ use stdx::Time;
 
 use super::shown::{Container, Exit, Sandbox, State};
 use super::*;
+use crate::figures::Figures;
 
 /// More turns than any test needs: whoever gets there does not come to rest.
 const TURNS_MAX: usize = 400;
@@ -41,6 +42,9 @@ pub(super) struct World {
 fn merge_condition(all: &mut Vec<Value>, change: &Value) {
     if !all.iter().any(|old| old["type"] == change["type"]) {
         all.push(json!({"type": change["type"]}));
+    }
+    if change["$patch"] == "delete" {
+        return all.retain(|old| old["type"] != change["type"]);
     }
     for old in all.iter_mut().filter(|old| old["type"] == change["type"]) {
         for (field, value) in change.as_object().into_iter().flatten() {
@@ -90,9 +94,14 @@ impl World {
         }
     }
 
+    /// The pod as it was granted.
+    pub fn granted(&self) -> Value {
+        self.memory.grant().map_or_else(|| self.object.clone(), |grant| grant.apply_to(&self.object))
+    }
+
     pub fn turn(&self) -> Turn {
-        let here = self.here();
-        let pod = Pod { object: &self.object, is_gone: !self.exists };
+        let (here, granted) = (self.here(), self.granted());
+        let pod = Pod { object: &granted, is_gone: !self.exists };
         turn(&Scene { pod, shown: &self.shown, memory: &self.memory, here: &here, now: self.now })
     }
 
@@ -100,7 +109,7 @@ impl World {
     pub fn run_until(&mut self, until: Time) {
         for _ in 0..TURNS_MAX {
             let decided = self.turn();
-            let object = self.object.clone();
+            let object = self.granted();
             let pod = Pod { object: &object, is_gone: !self.exists };
             self.memory.begin_turn(&pod, &decided, self.now);
             self.notices.extend(decided.notices.iter().map(|notice| notice.note.message.clone()));
@@ -165,7 +174,8 @@ impl World {
             Step::CreateSandbox { attempt } => {
                 let id = self.id("s");
                 let ips = vec![format!("10.0.0.{}", attempt + 1)];
-                let sandbox = Sandbox { id, attempt: *attempt, is_ready: true, created: self.now, ips };
+                let figures = Figures::of_pod(&self.granted()["spec"]);
+                let sandbox = Sandbox { id, attempt: *attempt, is_ready: true, created: self.now, ips, figures };
                 self.shown.sandboxes.push(sandbox);
                 Answer::Done
             }
@@ -214,9 +224,13 @@ impl World {
                 self.shown.sandboxes.retain(|sandbox| sandbox.id != *id);
                 Answer::Done
             }
-            Step::Resize { id, resources, .. } => {
-                let lives = self.shown.containers.iter_mut().filter(|life| life.id == *id);
-                lives.for_each(|life| life.marks.resources = resources.clone());
+            Step::Resize { sandbox, to, containers, .. } => {
+                for resized in containers {
+                    let lives = self.shown.containers.iter_mut().filter(|life| life.id == resized.id);
+                    lives.for_each(|life| life.marks.resources = resized.to.clone());
+                }
+                let sandboxes = self.shown.sandboxes.iter_mut().filter(|shown| shown.id == *sandbox);
+                sandboxes.for_each(|shown| shown.figures = *to);
                 Answer::Done
             }
             Step::Report { patch } => {

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::testing::World;
 use super::*;
+use crate::resize::{self, Grant, Pending, Reason};
 
 fn container(name: &str) -> Value {
     json!({"name": name, "image": "app"})
@@ -359,4 +360,84 @@ fn an_image_that_was_removed_meanwhile_is_looked_for_anew() {
     world.run_until(later(&world, 30));
     assert_eq!(world.state("app"), "running");
     assert_eq!(world.log.iter().filter(|step| *step == "Pull app").count(), 2, "{:?}", world.log);
+}
+
+/// A running pod whose spec now asks for more.
+fn resized(policy: &str) -> World {
+    let app = json!({
+        "name": "app", "image": "app", "resources": {"requests": {"cpu": "1"}},
+        "resizePolicy": [{"resourceName": "cpu", "restartPolicy": policy}],
+    });
+    let mut world = World::new(json!({"restartPolicy": "Always", "containers": [app]}));
+    world.memory.admit(Grant::of(&world.object));
+    world.run();
+    world.notices.clear();
+    world.object["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("2");
+    world.object["metadata"]["generation"] = json!(2);
+    world
+}
+
+/// What the status says of the container's requests: granted and given.
+fn requests(world: &World) -> (String, String) {
+    let status = Pod::new(&world.object).status_of("app").cloned().unwrap_or_default();
+    let text = |path: &[&str]| status.text(path).to_owned();
+    (text(&["allocatedResources", "cpu"]), text(&["resources", "requests", "cpu"]))
+}
+
+#[test]
+fn a_resize_waits_and_is_performed_once_it_is_granted() {
+    let mut world = resized("NotRequired");
+    let why = Pending { reason: Reason::Deferred, message: "no room".to_owned() };
+    assert!(world.memory.hold_resize(&world.object, why.clone()).is_some());
+    assert_eq!(world.memory.hold_resize(&world.object, why), None);
+    world.run();
+    let pending = meta::condition::find(&world.object, resize::PENDING).cloned().expect("a condition");
+    let said = (pending.text(&["reason"]), pending.text(&["message"]), pending.int(&["observedGeneration"]));
+    assert_eq!(said, ("Deferred", "no room", Some(2)));
+    assert_eq!(requests(&world), ("1".to_owned(), "1".to_owned()));
+    assert_eq!((world.condition("Ready"), world.condition(resize::IN_PROGRESS)), ("True", ""));
+
+    let id = world.shown.containers[0].id.clone();
+    world.memory.grant_resize(&world.object.clone());
+    // At the same time it is said to be under way.
+    let report = world.turn().steps.into_iter().find_map(|step| match step {
+        Step::Report { patch } => Some(patch.to_string()),
+        _ => None,
+    });
+    assert!(report.is_some_and(|patch| patch.contains(resize::IN_PROGRESS)));
+    world.run();
+    assert_eq!((world.condition(resize::PENDING), world.condition(resize::IN_PROGRESS)), ("", ""));
+    assert_eq!(requests(&world), ("2".to_owned(), "2".to_owned()));
+    assert_eq!((world.shown.containers.len(), &world.shown.containers[0].id), (1, &id));
+    let completed = world.notices.iter().filter(|notice| notice.starts_with("Pod resize completed")).count();
+    assert_eq!(completed, 1, "{:?}", world.notices);
+    assert_eq!(world.turn().steps, []);
+}
+
+#[test]
+fn a_resize_that_cannot_be_performed_says_why_and_goes_on_trying() {
+    let mut world = resized("NotRequired");
+    let failure = Failure { reason: String::new(), message: "cannot decrease memory limits".to_owned() };
+    world.failing.insert("Resize".to_owned(), failure);
+    world.memory.grant_resize(&world.object.clone());
+    world.run_until(later(&world, 30));
+    let in_progress = meta::condition::find(&world.object, resize::IN_PROGRESS).cloned().expect("a condition");
+    assert_eq!(in_progress.text(&["reason"]), "Error");
+    assert_eq!(in_progress.text(&["message"]), "cannot decrease memory limits");
+    assert_eq!(requests(&world), ("2".to_owned(), "1".to_owned()));
+    assert_eq!(world.notices.iter().filter(|notice| notice.starts_with("Pod resize error")).count(), 1);
+    world.failing.clear();
+    world.run_until(later(&world, 30));
+    assert_eq!((world.condition(resize::IN_PROGRESS), requests(&world).1.as_str()), ("", "2"));
+}
+
+#[test]
+fn a_container_that_asks_for_it_is_restarted_to_be_resized() {
+    let mut world = resized("RestartContainer");
+    world.memory.grant_resize(&world.object.clone());
+    world.run_until(later(&world, 30));
+    assert!(world.notices.iter().any(|notice| notice.contains("resize requires restart")), "{:?}", world.notices);
+    let status = Pod::new(&world.object).status_of("app").cloned().unwrap_or_default();
+    assert_eq!((status.int(&["restartCount"]), world.state("app").as_str()), (Some(1), "running"));
+    assert_eq!((world.condition(resize::IN_PROGRESS), requests(&world).1.as_str()), ("", "2"));
 }

@@ -5,8 +5,11 @@ use meta::condition::{self, Condition};
 use serde_json::Value;
 
 use super::super::memory::Verdict;
+use super::super::resizing;
 use super::super::scene::{Past, Scene};
 use super::super::spec::Role;
+use super::super::step::Op;
+use crate::resize;
 
 /// A condition's status, reason and message.
 type Said = (&'static str, &'static str, String);
@@ -33,6 +36,37 @@ pub(super) fn set_all(scene: &Scene<'_>, verdict: Option<&Verdict>, next: &mut V
     }
     if condition::find(next, "PodScheduled").is_none() {
         set(scene, next, "PodScheduled", "True", "", String::new());
+    }
+    set_resizes(scene, next);
+}
+
+/// What becomes of other resources that were asked for. Not a word about readiness: the pod goes on with what it has.
+fn set_resizes(scene: &Scene<'_>, next: &mut Value) {
+    let is_over = finished(next).is_some();
+    let pending = scene.memory.pending.as_ref().filter(|_| !is_over);
+    let pending = pending.map(|(why, generation)| (why.reason.word(), why.message.clone(), *generation));
+    set_or_remove(scene, next, resize::PENDING, pending);
+    let in_progress = (!is_over && resizing::is_underway(scene)).then(|| {
+        let generation = scene.memory.resized.unwrap_or_else(|| scene.pod.object.generation());
+        match scene.memory.failures(&Op::Resize) {
+            Some(failures) => ("Error", failures.last.message.clone(), generation),
+            None => ("", String::new(), generation),
+        }
+    });
+    set_or_remove(scene, next, resize::IN_PROGRESS, in_progress);
+}
+
+/// A reason, a message, and the generation that it is about.
+type Resize = (&'static str, String, i64);
+
+fn set_or_remove(scene: &Scene<'_>, next: &mut Value, type_: &str, said: Option<Resize>) {
+    match said {
+        Some((reason, message, generation)) => {
+            let said = Condition::new(type_, "True", reason, message);
+            let said = if generation > 0 { said.observed(generation) } else { said };
+            condition::set(next, said, scene.now);
+        }
+        None => _ = condition::remove(next, type_),
     }
 }
 

@@ -185,14 +185,14 @@ fn trouble(scene: &Scene<'_>, container: &Container<'_>, life: Option<&Life>) ->
     Some(shown("ImagePullBackOff", &why))
 }
 
-/// What it has been given.
+/// What it was granted, and what it has been given.
 fn resources(container: &Container<'_>, life: Option<&Life>, status: &mut Value) {
     if container.role == Role::Ephemeral {
         return;
     }
     let Some(life) = life else { return };
     let given: Value = serde_json::from_str(&life.marks.resources).unwrap_or_default();
-    if let Some(requests) = given.get("requests").filter(|requests| requests.is_object()) {
+    if let Some(requests) = container.spec.at(&["resources", "requests"]).filter(|requests| requests.is_object()) {
         status.put(&["allocatedResources"], requests.clone());
     }
     if given.is_object() {

@@ -12,6 +12,7 @@ use super::scene::{Ending, Here, Past, Scene};
 use super::spec::LISTS;
 use super::step::Step;
 use super::{Turn, backoff};
+use crate::resize;
 
 /// A container's id as a status shows it: behind the name of the runtime.
 pub(super) fn container_id(here: &Here, id: &str) -> String {
@@ -20,6 +21,8 @@ pub(super) fn container_id(here: &Here, id: &str) -> String {
 
 /// Fields that are taken out again when they do not hold any more.
 const PASSING: [&str; 2] = ["reason", "message"];
+/// Conditions that are there only while they hold. All others are others' or say `False`.
+const PASSING_CONDITIONS: [&str; 2] = [resize::PENDING, resize::IN_PROGRESS];
 /// Lists that the API merges by address.
 const BY_ADDRESS: [&str; 2] = ["podIPs", "hostIPs"];
 
@@ -149,7 +152,10 @@ fn changed_conditions(old: Option<&Value>, new: &Value) -> Value {
         }
         change
     };
-    all.iter().filter(|condition| !before.contains(condition)).map(change).collect()
+    let is_gone =
+        |type_: &&&str| before.iter().any(|c| c["type"] == ***type_) && !all.iter().any(|c| c["type"] == ***type_);
+    let gone = PASSING_CONDITIONS.iter().filter(is_gone).map(|type_| json!({"type": type_, "$patch": "delete"}));
+    all.iter().filter(|condition| !before.contains(condition)).map(change).chain(gone).collect()
 }
 
 fn replaced(list: &Value) -> Value {
@@ -181,6 +187,11 @@ mod tests {
             json!({"conditions": [{"type": "A", "status": "False", "message": "why"}]}),
             json!({"conditions": [{"type": "A", "status": "True"}]}),
             Some(json!({"conditions": [{"type": "A", "status": "True", "message": null}]})),
+        );
+        check(
+            json!({"conditions": [{"type": "PodResizePending", "status": "True"}, {"type": "A", "status": "True"}]}),
+            json!({"conditions": [{"type": "A", "status": "True"}]}),
+            Some(json!({"conditions": [{"type": "PodResizePending", "$patch": "delete"}]})),
         );
         check(
             json!({"podIPs": [{"ip": "1"}]}),
