@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 
 use clap::Subcommand;
-use oci::{Hosts, Image, ImageError, Images, ImportOptions, Keyring, PullOptions, Reference, Registries, StoreOptions};
+use oci::{Image, ImageError, Images, ImportOptions, Keyring, PullOptions, Reference, Registries, StoreOptions};
 
 use crate::args::DataDir;
 use crate::report::CommandError;
@@ -61,6 +61,9 @@ enum ImageCommand {
         /// File of certificate authorities to trust besides the system's.
         #[arg(long, value_name = "FILE")]
         ca_file: Option<PathBuf>,
+        /// File that describes the node's registries [default: registries.yaml in the data directory, where there is one].
+        #[arg(long, value_name = "FILE")]
+        registries: Option<PathBuf>,
         #[command(flatten)]
         data: DataDir,
     },
@@ -115,10 +118,13 @@ fn export(images: &Images, image: &str, file: &PathBuf) -> Result<(), CommandErr
 }
 
 fn pull(images: &Images, image: &Reference, command: &ImageCommand) -> Result<(), CommandError> {
-    let ImageCommand::Pull { auth_file, mirror, plain_http, ca_file, .. } = command else { return Ok(()) };
-    let mut hosts = Hosts { plain_http: plain_http.iter().cloned().collect(), ..Hosts::default() };
+    let ImageCommand::Pull { auth_file, mirror, plain_http, ca_file, registries, data, .. } = command else {
+        return Ok(());
+    };
+    let mut hosts = server::registries(registries.as_deref(), &data.path()).map_err(std::io::Error::other)?;
+    hosts.plain_http.extend(plain_http.iter().cloned());
     if !mirror.is_empty() {
-        hosts.mirrors.insert(image.registry().to_owned(), mirror.clone());
+        hosts.mirrors.insert(image.registry().to_owned(), mirror.iter().cloned().map(Into::into).collect());
     }
     if let Some(file) = ca_file {
         hosts.authorities_pem = std::fs::read(file)?;

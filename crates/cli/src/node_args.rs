@@ -18,9 +18,13 @@ pub struct NodeArgs {
     #[arg(long, default_value_t = server::PODS_MAX, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub max_pods: u64,
     /// Run the node's containers with the runtime behind this socket, which speaks CRI v1 (containerd, CRI-O), instead
-    /// of the embedded one.
+    /// of the embedded one. Images are the runtime's then, and mirrors and logins of registries its own configuration.
     #[arg(long, value_name = "ENDPOINT", value_parser = socket)]
     pub cri: Option<PathBuf>,
+    /// File that describes mirrors, logins and certificates of registries, in the form of k3s's registries.yaml [default:
+    /// registries.yaml in the data directory, where there is one].
+    #[arg(long, value_name = "FILE")]
+    pub registries: Option<PathBuf>,
     /// Directory of manifests of pods that the node runs by itself [default: manifests in the data directory].
     #[arg(long, value_name = "DIR")]
     pub pod_manifests: Option<PathBuf>,
@@ -77,6 +81,7 @@ impl NodeArgs {
             cgroup_root: self.cgroup_root.clone(),
             pods_max: self.max_pods,
             cri: self.cri.clone(),
+            registries: self.registries.clone(),
             upkeep: self.upkeep().map_err(std::io::Error::other)?,
             manifests: self.pod_manifests.clone(),
         })

@@ -134,7 +134,7 @@ pub(crate) fn keyring(secrets: &[Value]) -> Keyring {
 
 /// With the reason that a container's status shows.
 pub(crate) fn failure(error: &ImageError) -> Failure {
-    let reason = match error {
+    let reason = match error.kind() {
         ImageError::InvalidName { .. } => "InvalidImageName",
         ImageError::Unavailable { .. } => "RegistryUnavailable",
         _ => "ErrImagePull",

@@ -61,6 +61,16 @@ pub enum ImageError {
         #[source]
         source: io::Error,
     },
+    /// Several places were asked, and none had it to give.
+    #[error("{name}: {}", said.iter().map(|(place, what)| format!("{place} said: {what}")).collect::<Vec<_>>().join("; "))]
+    Endpoints {
+        /// The image.
+        name: String,
+        /// Who said what.
+        said: Vec<(String, String)>,
+        /// What the registry itself said: of this kind the failure is.
+        last: Box<ImageError>,
+    },
     /// Another process is working on the store.
     #[error("the image store is in use by another process: {0}")]
     Busy(String),
@@ -125,6 +135,29 @@ impl ImageError {
         source: impl Into<Box<dyn std::error::Error + Send + Sync>>,
     ) -> ImageError {
         ImageError::Unavailable { what: what.into(), source: Some(source.into()) }
+    }
+
+    /// What several places that were asked for `name` said, in the order of asking.
+    pub(crate) fn of_endpoints(name: &str, mut failures: Vec<(String, ImageError)>) -> ImageError {
+        match failures.len() {
+            0 => ImageError::NotFound(name.to_owned()),
+            1 => failures.remove(0).1,
+            _ => {
+                // Each says the name again.
+                let bare = |text: String| text.strip_prefix(&format!("{name}: ")).map_or(text.clone(), str::to_owned);
+                let said = failures.iter().map(|(place, error)| (place.clone(), bare(error.message()))).collect();
+                let last = failures.pop().map_or_else(|| ImageError::NotFound(name.to_owned()), |(_, error)| error);
+                ImageError::Endpoints { name: name.to_owned(), said, last: Box::new(last) }
+            }
+        }
+    }
+
+    /// Of which kind the failure is.
+    pub fn kind(&self) -> &ImageError {
+        match self {
+            ImageError::Endpoints { last, .. } => last,
+            error => error,
+        }
     }
 
     /// The same error, said to be about `name`.

@@ -34,5 +34,5 @@ pub use limits::Limits;
 pub use manifest::{Descriptor, Index, LAYERS_MAX, MANIFEST_BYTES_MAX, Manifest};
 pub use platform::Platform;
 pub use reference::{DEFAULT_REGISTRY, Reference};
-pub use registry::{Hosts, Keyring, Login, Progress, ProgressFn, PullOptions, Registries};
+pub use registry::{Hosts, HostsError, Keyring, Login, Mirror, Progress, ProgressFn, PullOptions, Registries};
 pub use store::{DiskUsage, GcPolicy, GcReport, Image, Images, InUse, StoreOptions};

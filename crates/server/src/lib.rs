@@ -23,7 +23,7 @@ pub use config::{CLUSTER_CIDR, Config};
 pub use control::ask_backup;
 pub use error::StartError;
 pub use node::{ImageLimits, Upkeep};
-pub use node_role::{NodeRole, PODS_MAX};
+pub use node_role::{NodeRole, PODS_MAX, registries};
 pub use remote::{ControllersConfig, run_controllers};
 pub use roles::{Started, run, run_by};
 pub use selection::Selection;

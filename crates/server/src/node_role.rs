@@ -22,6 +22,11 @@ const SHIM_COMMAND: &str = "shim";
 const MTU: u32 = 1500;
 /// Where manifests are looked for, below the data directory.
 const MANIFESTS: &str = "manifests";
+/// Where registries are described, in the data directory.
+const REGISTRIES: &str = "registries.yaml";
+/// What is to be said to whoever describes registries for a runtime that has images of its own.
+const CRI_REGISTRIES: &str = "with --cri, registries are the runtime's own configuration (containerd: its config_path, usually \
+                              /etc/containerd/certs.d; CRI-O: /etc/containers/registries.conf)";
 /// Of the data directory's fingerprint: names of interfaces hold 15 bytes.
 const MARK_CHARS: usize = 8;
 
@@ -39,6 +44,8 @@ pub struct NodeRole {
     pub pods_max: u64,
     /// The socket of a runtime that speaks CRI, instead of the embedded one.
     pub cri: Option<PathBuf>,
+    /// The file that describes registries; `registries.yaml` of the data directory if absent.
+    pub registries: Option<PathBuf>,
     /// What it does for its machine's sake.
     pub upkeep: node::Upkeep,
     /// The directory of manifests of pods that it runs by itself; `manifests` of the data directory if absent.
@@ -55,6 +62,7 @@ impl NodeRole {
             upkeep: node::Upkeep::default(),
             manifests: None,
             cri: None,
+            registries: None,
         }
     }
 }
@@ -85,7 +93,10 @@ pub(crate) async fn prepare(role: &NodeRole, data_dir: &Path, around: Surroundin
     let images = images.await.map_err(|error| StartError::Node(error.to_string()))?;
     let images = images.map_err(|error| StartError::Node(error.message()))?;
     let (runtime, images, runtime_version) = match &role.cri {
-        None => embedded(config, images).await?,
+        None => {
+            let hosts = registries(role.registries.as_deref(), data_dir);
+            embedded(config, images, hosts.map_err(|error| StartError::Node(stdx::chain(&error)))?).await?
+        }
         Some(socket) => adapted(socket, role, config, data_dir, images).await?,
     };
     let manifests = role.manifests.clone().unwrap_or_else(|| data_dir.join(MANIFESTS));
@@ -113,12 +124,22 @@ pub(crate) async fn prepare(role: &NodeRole, data_dir: &Path, around: Surroundin
     })
 }
 
+/// The registries that a file describes: the one named, or else that of the data directory, where there is one.
+///
+/// # Errors
+/// A file that is there, or was named, and cannot be used.
+pub fn registries(named: Option<&Path>, data_dir: &Path) -> Result<oci::Hosts, oci::HostsError> {
+    let own = data_dir.join(REGISTRIES);
+    let file = named.or_else(|| own.exists().then_some(own.as_path()));
+    file.map(oci::Hosts::read).transpose().map(Option::unwrap_or_default)
+}
+
 /// A runtime, its images, and how the Node calls it.
 type Runs = (Arc<dyn ContainerRuntime>, Arc<dyn ImageStore>, String);
 
-async fn embedded(config: runtime::Config, images: oci::Images) -> Result<Runs, StartError> {
+async fn embedded(config: runtime::Config, images: oci::Images, registries: oci::Hosts) -> Result<Runs, StartError> {
     let runtime = Runtime::open(config).await.map_err(|error| StartError::Node(stdx::chain(&error)))?;
-    let images = OciImages::new(images, oci::Registries::new(oci::Hosts::default()));
+    let images = OciImages::new(images, oci::Registries::new(registries));
     Ok((Arc::new(runtime), images.into(), format!("setpoint://{}", env!("CARGO_PKG_VERSION"))))
 }
 
@@ -130,6 +151,13 @@ async fn adapted(
     data_dir: &Path,
     images: oci::Images,
 ) -> Result<Runs, StartError> {
+    if let Some(named) = &role.registries {
+        return Err(StartError::Node(format!("{} cannot be used: {CRI_REGISTRIES}", named.display())));
+    }
+    let unused = data_dir.join(REGISTRIES);
+    if unused.exists() {
+        tracing::warn!("{} is not used: {CRI_REGISTRIES}", unused.display());
+    }
     let program = std::env::current_exe().map_err(|error| StartError::Node(error.to_string()))?;
     let plugin = OwnPlugin { network: network(data_dir), state_dir: data_dir.join("cni"), program };
     let config = cri::Config {

@@ -271,6 +271,7 @@ fn pods_get_their_images_from_a_registry() {
     own_authority(&own, &keys);
     a_line_that_breaks(&own, &image);
     damaged(&own, &image);
+    mirrors_of_a_file(&mut own, &image);
     a_full_disk(&own, &image);
     own.stop();
 }
@@ -397,6 +398,62 @@ fn damaged(own: &Own, image: &Exported) {
     bytes[middle] ^= 1;
     fs::write(&data, &bytes).expect("written");
     runs(own, "damaged");
+}
+
+/// What `registries.yaml` of the data directory says: the second of two mirrors, by its own authority, login and names.
+fn mirrors_of_a_file(own: &mut Own, image: &Exported) {
+    let address = SECURE.split(':').next().and_then(|host| host.parse().ok()).expect("an address");
+    let keys = PkiConfig::new(own.directory.join("mirror-keys"));
+    let keys = Pki::load_or_create(keys, Arc::new(SystemClock::new()), Arc::new(SystemIds)).expect("keys");
+    let leaf = keys.issue(&Purpose::server("registry", Vec::new(), vec![address])).expect("a certificate");
+    let place = |name: &str| own.directory.join(name);
+    fs::write(place("mirror-ca.pem"), keys.ca().pem()).expect("written");
+    fs::write(place("mirror.pem"), leaf.cert_pem()).expect("written");
+    fs::write(place("mirror.key"), leaf.key_pem()).expect("written");
+    let own_leaf = keys.issue(&Purpose::client("node", None)).expect("a certificate");
+    fs::write(place("node.pem"), own_leaf.cert_pem()).expect("written");
+    fs::write(place("node.key"), own_leaf.key_pem()).expect("written");
+    // It asks who is there by a certificate and by a password.
+    let more = format!(
+        "  tls: {{certificate: {}, key: {}, clientcas: [{}]}}\nauth:\n  htpasswd: {{realm: test, path: {}}}\n",
+        place("mirror.pem").display(),
+        place("mirror.key").display(),
+        place("mirror-ca.pem").display(),
+        place("htpasswd").display()
+    );
+    let _mirror = Registry::start(&own.directory, SECURE, &more);
+    let file = format!(
+        "mirrors:\n  docker.io:\n    endpoint: [\"http://127.0.0.1:5009\", \"https://{SECURE}\"]\n    \
+         rewrite: {{\"^library/(.*)\": \"$1\"}}\nconfigs:\n  \"{SECURE}\":\n    \
+         auth: {{username: user, password: right}}\n    tls: {{ca_file: mirror-ca.pem, cert_file: node.pem, key_file: node.key}}\n"
+    );
+    fs::write(place("registries.yaml"), file).expect("written");
+    own.stop();
+    own.start();
+    forget(own);
+    own.apply(PODS, &pod("mirrored", "app:v1", &[]));
+    assert_eq!(runs(own, "mirrored"), format!("docker.io/library/app@{}", image.manifest));
+    own.apply(PODS, &pod("nowhere", "app:v9", &[]));
+    let said =
+        ["http://127.0.0.1:5009 said: ", &format!("https://{SECURE} said: "), "https://registry-1.docker.io said: "];
+    fails(own, "nowhere", &said);
+    own.delete(&format!("{PODS}/nowhere"), Some(0));
+
+    // A file that cannot be used is no file to go on without.
+    let bad = own.directory.join("bad.yaml");
+    fs::write(&bad, "configs: {a.example: {auth: {pasword: right}}}").expect("written");
+    let output = Command::new(machine::program().expect("a program"))
+        .args(["image", "pull", "app:v1", "--registries"])
+        .arg(&bad)
+        .arg("--data-dir")
+        .arg(&own.directory)
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        !output.status.success() && said.contains("configs.\"a.example\".auth: there is no field \"pasword\""),
+        "{said}"
+    );
 }
 
 /// The image with one more layer that has `LAYER_BYTES`.

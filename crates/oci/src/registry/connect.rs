@@ -1,21 +1,24 @@
 //! One request on one connection. Registries are asked a dozen times for an image; a pool of connections would save
 //! little (TLS sessions are resumed) and bring stale connections.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Request, StatusCode};
-use http_body_util::{BodyExt as _, Empty};
+use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use rustls::pki_types::{CertificateDer, ServerName, pem::PemObject as _};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
 
-use super::hosts::{Hosts, Target};
+use super::hosts::{Hosts, Target, TlsOptions};
 use crate::error::ImageError;
 use crate::limits::Limits;
 
@@ -25,12 +28,16 @@ const READ_AHEAD_BYTES: usize = 64 * 1024;
 /// Connects to registries.
 pub(super) struct Connector {
     hosts: Hosts,
-    tls: OnceLock<Result<Arc<ClientConfig>, String>>,
+    /// By the names of `Hosts::tls`; the empty one for everybody else.
+    tls: BTreeMap<String, OnceLock<Result<Arc<ClientConfig>, String>>>,
 }
 
 /// What is asked with.
+#[derive(Default)]
 pub(super) struct Ask {
     pub headers: HeaderMap,
+    /// The fields of a form; then it is sent and not only asked for.
+    pub form: Option<String>,
 }
 
 /// The answer, whose body is still to be read. The connection ends with it.
@@ -84,7 +91,8 @@ impl Answer {
 
 impl Connector {
     pub fn new(hosts: Hosts) -> Connector {
-        Connector { hosts, tls: OnceLock::new() }
+        let names = hosts.tls.keys().cloned().chain([String::new()]);
+        Connector { tls: names.map(|name| (name, OnceLock::new())).collect(), hosts }
     }
 
     pub fn hosts(&self) -> &Hosts {
@@ -129,14 +137,16 @@ impl Connector {
         }
         let name = ServerName::try_from(target.host.clone())
             .map_err(|error| ImageError::unavailable(format!("connect to {}", target.authority()), error))?;
-        let connector = tokio_rustls::TlsConnector::from(self.tls()?);
+        let connector = tokio_rustls::TlsConnector::from(self.tls(target)?);
         Ok(Box::new(connector.connect(name, tcp).await.map_err(failed)?))
     }
 
     /// Reads the machine's authorities at the first need.
-    fn tls(&self) -> Result<Arc<ClientConfig>, ImageError> {
-        let config = self.tls.get_or_init(|| tls_config(&self.hosts.authorities_pem));
-        config.clone().map_err(|text| ImageError::unavailable("cannot use TLS", text))
+    fn tls(&self, target: &Target) -> Result<Arc<ClientConfig>, ImageError> {
+        let name = self.hosts.tls_name(target).unwrap_or_default();
+        let read = || tls_config(&self.hosts.authorities_pem, self.hosts.tls.get(name));
+        let config = self.tls.get(name).map_or_else(read, |config| config.get_or_init(read).clone());
+        config.map_err(|text| ImageError::unavailable("cannot use TLS", text))
     }
 }
 
@@ -144,11 +154,17 @@ impl Connector {
 trait Stream: AsyncRead + AsyncWrite + Unpin + Send {}
 impl<T: AsyncRead + AsyncWrite + Unpin + Send> Stream for T {}
 
-fn request(target: &Target, ask: Ask) -> Result<Request<Empty<Bytes>>, ImageError> {
+fn request(target: &Target, ask: Ask) -> Result<Request<Full<Bytes>>, ImageError> {
     let path = if target.path.is_empty() { "/" } else { &target.path };
-    let mut request = Request::builder().uri(path).body(Empty::new());
+    let is_form = ask.form.is_some();
+    let mut request = Request::builder().uri(path).body(Full::from(ask.form.unwrap_or_default()));
     if let Ok(request) = &mut request {
         *request.headers_mut() = ask.headers;
+        if is_form {
+            *request.method_mut() = http::Method::POST;
+            let form = http::HeaderValue::from_static("application/x-www-form-urlencoded");
+            request.headers_mut().insert(http::header::CONTENT_TYPE, form);
+        }
         if let Ok(host) = target.authority().parse() {
             request.headers_mut().insert(http::header::HOST, host);
         }
@@ -158,21 +174,81 @@ fn request(target: &Target, ask: Ask) -> Result<Request<Empty<Bytes>>, ImageErro
     request.map_err(|error| ImageError::unavailable(format!("ask {target}"), error))
 }
 
-fn tls_config(authorities_pem: &[u8]) -> Result<Arc<ClientConfig>, String> {
+/// TLS as everybody speaks it who trusts the machine's authorities and these, and has nothing to show.
+pub(super) fn tls_config(authorities_pem: &[u8], options: Option<&TlsOptions>) -> Result<Arc<ClientConfig>, String> {
     let mut roots = RootCertStore::empty();
     let native = rustls_native_certs::load_native_certs();
     for error in &native.errors {
         tracing::warn!(%error, "some of the machine's certificate authorities cannot be read");
     }
     roots.add_parsable_certificates(native.certs);
-    let own: Result<Vec<CertificateDer<'_>>, _> = CertificateDer::pem_slice_iter(authorities_pem).collect();
-    let own = own.map_err(|error| format!("the configured certificate authorities cannot be read: {error}"))?;
-    roots.add_parsable_certificates(own);
-    if roots.is_empty() {
-        return Err("this machine trusts no certificate authority; install the package ca-certificates".to_owned());
+    let own = options.map_or(&[][..], |options| &options.authorities_pem);
+    for authorities in [authorities_pem, own] {
+        let read =
+            certificates(authorities).map_err(|why| format!("the certificate authorities cannot be read: {why}"))?;
+        if read.is_empty() && !authorities.is_empty() {
+            return Err("there is no certificate in the file of authorities; it must be PEM".to_owned());
+        }
+        roots.add_parsable_certificates(read);
     }
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    let config = versions.map_err(|error| error.to_string())?.with_root_certificates(roots).with_no_client_auth();
-    Ok(Arc::new(config))
+    let versions = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
+    let builder = versions.map_err(|error| error.to_string())?;
+    let builder = if options.is_some_and(|options| options.is_unverified) {
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
+    } else if roots.is_empty() {
+        return Err("this machine trusts no certificate authority; install the package ca-certificates".to_owned());
+    } else {
+        builder.with_root_certificates(roots)
+    };
+    let Some((certificate, key)) = options.and_then(|options| options.client.as_ref()) else {
+        return Ok(Arc::new(builder.with_no_client_auth()));
+    };
+    let chain = certificates(certificate).map_err(|why| format!("the client's certificate cannot be read: {why}"))?;
+    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| format!("the client's key cannot be read: {why}"))?;
+    let config = builder.with_client_auth_cert(chain, key);
+    config.map(Arc::new).map_err(|why| format!("the client's certificate and key do not fit: {why}"))
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, rustls::pki_types::pem::Error> {
+    CertificateDer::pem_slice_iter(pem).collect()
+}
+
+/// Believes whoever answers: what `insecure_skip_verify` asks for. That the answer is of one hand is still checked.
+#[derive(Debug)]
+struct Unverified(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for Unverified {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
 }

@@ -13,6 +13,9 @@ const DEFAULT_ALIASES: [&str; 2] = ["index.docker.io", "registry-1.docker.io"];
 /// Secrets have at most 1 MiB; a configuration on a disk may be anything.
 const CONFIG_BYTES_MAX: usize = 1 << 20;
 
+/// The name by which Docker files a token in place of a password.
+const BY_TOKEN: &str = "<token>";
+
 /// A user's name and password. Has no `Debug`: it must not reach a log.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Login {
@@ -23,10 +26,20 @@ pub struct Login {
 }
 
 impl Login {
-    /// The value of an `Authorization` header.
-    pub(super) fn basic(&self) -> String {
-        let pair = format!("{}:{}", self.username, self.password);
-        format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair))
+    /// Somebody whom a token server knows by a token of theirs.
+    pub(super) fn of_identity_token(token: &str) -> Login {
+        Login { username: BY_TOKEN.to_owned(), password: token.to_owned() }
+    }
+
+    /// The token, where there is one in place of a name and a password.
+    pub(super) fn identity_token(&self) -> Option<&str> {
+        (self.username == BY_TOKEN).then_some(self.password.as_str())
+    }
+
+    /// The value of an `Authorization` header; `None` where there is only a token.
+    pub(super) fn basic(&self) -> Option<String> {
+        let pair = self.identity_token().is_none().then(|| format!("{}:{}", self.username, self.password))?;
+        Some(format!("Basic {}", base64::engine::general_purpose::STANDARD.encode(pair)))
     }
 }
 

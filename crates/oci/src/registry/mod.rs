@@ -3,6 +3,7 @@
 mod blob;
 mod challenge;
 mod connect;
+mod file;
 mod hosts;
 mod keyring;
 mod pull;
@@ -12,7 +13,8 @@ use std::sync::Arc;
 
 use crate::digest::Digest;
 
-pub use hosts::Hosts;
+pub use file::HostsError;
+pub use hosts::{Hosts, Mirror};
 pub use keyring::{Keyring, Login};
 
 /// How far one blob of a pull is.

@@ -36,21 +36,19 @@ impl Images {
     pub async fn pull(&self, reference: &Reference, options: &PullOptions) -> Result<Image, ImageError> {
         let inner = Arc::clone(&self.inner);
         let work = Arc::new(blocking(move || Work::begin(&inner)).await?);
-        let endpoints = options.registries.0.hosts().endpoints(reference.registry())?;
-        let mut failure: Option<ImageError> = None;
-        for endpoint in endpoints {
+        let mut failures = Vec::new();
+        for endpoint in options.registries.0.hosts().endpoints(reference.registry())? {
+            let mut failure: Option<ImageError> = None;
             for login in logins(&endpoint, reference, options) {
                 match self.pull_from(&endpoint, login, reference, options, &work).await {
                     Ok(image) => return Ok(image),
                     Err(error) if is_final(&error) => return Err(error),
-                    Err(error) => {
-                        tracing::debug!(image = %reference, endpoint = %endpoint.base, failure = error.message(), "cannot pull here");
-                        failure = Some(worse(failure, error));
-                    }
+                    Err(error) => failure = Some(worse(failure, error)),
                 }
             }
+            failures.extend(failure.map(|failure| (endpoint.base.to_string(), failure)));
         }
-        Err(failure.unwrap_or_else(|| ImageError::NotFound(reference.to_string())))
+        Err(ImageError::of_endpoints(&reference.to_string(), failures))
     }
 
     async fn pull_from(
@@ -78,9 +76,11 @@ impl Images {
     }
 }
 
-/// Whom to be: everybody that the keyring knows for the place, or else nobody.
+/// Whom to be: everybody that the pod's keyring and then the machine's know for the place, or else nobody.
 fn logins(endpoint: &Endpoint, reference: &Reference, options: &PullOptions) -> Vec<Option<Login>> {
-    let found = options.keyring.matching(&endpoint.credentials, reference.repository());
+    let rings = [&options.keyring, &options.registries.0.hosts().logins];
+    let found = rings.iter().flat_map(|ring| ring.matching(&endpoint.credentials, reference.repository()));
+    let found: Vec<&Login> = found.collect();
     if found.is_empty() { vec![None] } else { found.into_iter().cloned().map(Some).collect() }
 }
 

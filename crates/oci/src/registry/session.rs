@@ -29,6 +29,7 @@ pub(super) struct Session {
     endpoint: Endpoint,
     /// The registry that the image's name tells; differs from the endpoint's at a mirror.
     registry: String,
+    /// As the endpoint calls it.
     repository: String,
     /// The image, for messages.
     shown: String,
@@ -48,9 +49,9 @@ impl Session {
     ) -> Session {
         Session {
             connector,
-            endpoint,
             registry: reference.registry().to_owned(),
-            repository: reference.repository().to_owned(),
+            repository: endpoint.repository(reference.repository()),
+            endpoint,
             shown: reference.to_string(),
             login,
             limits: limits.clone(),
@@ -115,7 +116,7 @@ impl Session {
         let base = &self.endpoint.base;
         // A mirror of several registries must be told which one is meant.
         let query = if self.endpoint.is_mirror { format!("?ns={}", self.registry) } else { String::new() };
-        let path = format!("{}/v2/{}/{path}{query}", base.path, self.repository);
+        let path = format!("{}{}/{}/{path}{query}", base.path, self.endpoint.api, self.repository);
         Ok(Target { path, ..base.clone() })
     }
 
@@ -154,7 +155,7 @@ impl Session {
             // Whoever is redirected to gets no credentials of this registry.
             let shown = authorization.filter(|_| target.is_same_place(first));
             headers.extend(shown.map(|value| (header::AUTHORIZATION, value.clone())));
-            let answer = self.connector.ask(&target, Ask { headers }, &self.limits).await?;
+            let answer = self.connector.ask(&target, Ask { headers, form: None }, &self.limits).await?;
             if !is_redirection(answer.status) {
                 return Ok(answer);
             }
@@ -170,16 +171,11 @@ impl Session {
 
     /// The value of `Authorization` that answers a challenge; none if nothing can.
     async fn prove(&self, challenge: &Challenge) -> Result<Option<HeaderValue>, ImageError> {
-        let secret = |text: String| {
-            let mut value = HeaderValue::from_str(&text).ok()?;
-            value.set_sensitive(true);
-            Some(value)
-        };
         match challenge {
-            Challenge::Basic => Ok(self.login.as_ref().and_then(|login| secret(login.basic()))),
+            Challenge::Basic => Ok(self.login.as_ref().and_then(Login::basic).and_then(|basic| secret(&basic))),
             Challenge::Bearer { realm, service, scope } => {
                 let token = self.fetch_token(realm, service, scope).await?;
-                Ok(secret(format!("Bearer {token}")))
+                Ok(secret(&format!("Bearer {token}")))
             }
         }
     }
@@ -197,11 +193,17 @@ impl Session {
         let own_scope = format!("repository:{}:pull", self.repository);
         let scope = if scope.is_empty() { &own_scope } else { scope };
         let separator = if target.path.contains('?') { '&' } else { '?' };
-        target.path = format!("{}{separator}service={}&scope={}", target.path, encode(service), encode(scope));
-        let mut headers = HeaderMap::new();
-        let basic = self.login.as_ref().and_then(|login| HeaderValue::from_str(&login.basic()).ok());
-        headers.extend(basic.map(|value| (header::AUTHORIZATION, value)));
-        let answer = self.connector.ask(&target, Ask { headers }, &self.limits).await?;
+        let question = format!("service={}&scope={}", encode(service), encode(scope));
+        let mut ask = Ask::default();
+        if let Some(token) = self.login.as_ref().and_then(Login::identity_token) {
+            let client = concat!("client_id=setpoint/", env!("CARGO_PKG_VERSION"));
+            ask.form = Some(format!("grant_type=refresh_token&refresh_token={}&{client}&{question}", encode(token)));
+        } else {
+            target.path = format!("{}{separator}{question}", target.path);
+            let basic = self.login.as_ref().and_then(Login::basic);
+            ask.headers.extend(basic.and_then(|basic| Some((header::AUTHORIZATION, secret(&basic)?))));
+        }
+        let answer = self.connector.ask(&target, ask, &self.limits).await?;
         match answer.status {
             StatusCode::OK => {}
             status if is_passing(status) => {
@@ -240,6 +242,13 @@ impl Session {
             _ => ImageError::unavailable(shown.clone(), with(format!("unexpected status from the registry: {status}"))),
         })
     }
+}
+
+/// A header that no log shows.
+fn secret(text: &str) -> Option<HeaderValue> {
+    let mut value = HeaderValue::from_str(text).ok()?;
+    value.set_sensitive(true);
+    Some(value)
 }
 
 fn is_redirection(status: StatusCode) -> bool {

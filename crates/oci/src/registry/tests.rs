@@ -368,7 +368,7 @@ async fn mirrors_are_asked_first() {
         Fake::start(fixture::small(), Faults { basic: Some(USER.to_owned()), ..Faults::default() }).await,
     );
     let registry = fake.address.to_string();
-    let mirrors = [(registry.clone(), vec![format!("http://{}/cache", mirror.address)])].into();
+    let mirrors = [(registry.clone(), vec![format!("http://{}/cache", mirror.address).into()])].into();
     let hosts = Hosts { mirrors, ..Hosts::default() };
     bench.pull(&fake.reference("a:v1"), keyring(&registry, "user"), hosts.clone()).await.unwrap();
     let log = mirror.log.lock().unwrap().clone();
