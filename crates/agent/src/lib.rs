@@ -7,6 +7,7 @@ pub mod env;
 pub mod expand;
 pub mod figures;
 pub mod fit;
+pub mod images;
 pub mod material;
 pub mod mirror;
 pub mod payload;

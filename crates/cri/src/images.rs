@@ -1,5 +1,7 @@
 //! The ImageService.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,6 +30,8 @@ pub struct CriImage {
     pub size: u64,
     /// Who its program runs as, by number, by name, or not said.
     pub user: String,
+    /// Whether the runtime asks to keep it: what sandboxes wait in, mostly.
+    pub is_pinned: bool,
 }
 
 impl From<wire::Image> for CriImage {
@@ -38,6 +42,7 @@ impl From<wire::Image> for CriImage {
             digests: image.repo_digests,
             size: image.size,
             user: image.uid.map_or(image.username, |uid| uid.value.to_string()),
+            is_pinned: image.pinned,
         }
     }
 }
@@ -100,10 +105,21 @@ impl CriImages {
         self.ask::<wire::Empty>("RemoveImage", image, &ask, REMOVE_TIMEOUT).await.map(|_| ())
     }
 
-    /// Bytes that images take.
-    pub async fn used_bytes(&self) -> Result<u64> {
+    /// What containers were made of, whoever made them, by whatever they call it; also those that have ended.
+    pub async fn in_use(&self) -> Result<BTreeSet<String>> {
+        let ask = wire::ListContainersRequest::default();
+        let listed =
+            self.channel.call(&format!("{}/ListContainers", crate::runtime::SERVICE), &ask, ANSWER_TIMEOUT).await;
+        let listed: wire::ListContainersResponse =
+            listed.map_err(|error| answer::error("image", "", "find out what is in use", error))?;
+        let names = |one: wire::Container| [one.image.unwrap_or_default().image, one.image_ref, one.image_id];
+        Ok(listed.containers.into_iter().flat_map(names).filter(|name| !name.is_empty()).collect())
+    }
+
+    /// A directory of the file system that images are on, as far as the runtime says.
+    pub async fn place(&self) -> Result<Option<PathBuf>> {
         let told: wire::ImageFsInfoResponse = self.ask("ImageFsInfo", "", &wire::Empty {}, ANSWER_TIMEOUT).await?;
-        let all = told.image_filesystems.iter().filter_map(|one| one.used_bytes.as_ref());
-        Ok(all.fold(0, |sum, bytes| sum.saturating_add(bytes.value)))
+        let places = told.image_filesystems.into_iter().filter_map(|one| one.fs_id);
+        Ok(places.map(|place| PathBuf::from(place.mountpoint)).find(|path| path.is_dir()))
     }
 }

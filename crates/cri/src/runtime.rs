@@ -25,7 +25,7 @@ use crate::stream::{self, Wanted};
 use crate::subpath::SubPaths;
 use crate::{answer, labels, watch, wire};
 
-const SERVICE: &str = "/runtime.v1.RuntimeService";
+pub(crate) const SERVICE: &str = "/runtime.v1.RuntimeService";
 /// An answer that needs no waiting on anybody else; a machine under load may take a while.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// What may have to wait for disks and networks: the kubelet's limit.

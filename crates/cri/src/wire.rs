@@ -484,11 +484,17 @@ pub struct Container {
     pub pod_sandbox_id: String,
     #[prost(message, optional, tag = "3")]
     pub metadata: Option<ContainerMetadata>,
+    #[prost(message, optional, tag = "4")]
+    pub image: Option<ImageSpec>,
+    #[prost(string, tag = "5")]
+    pub image_ref: String,
     /// 0: created, 1: running, 2: exited, 3: unknown.
     #[prost(int32, tag = "6")]
     pub state: i32,
     #[prost(map = "string, string", tag = "8")]
     pub labels: HashMap<String, String>,
+    #[prost(string, tag = "10")]
+    pub image_id: String,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -689,6 +695,8 @@ pub struct Image {
     pub uid: Option<Int64Value>,
     #[prost(string, tag = "6")]
     pub username: String,
+    #[prost(bool, tag = "8")]
+    pub pinned: bool,
 }
 
 /// Requests that name an image; lists filter by it.
@@ -741,9 +749,15 @@ pub struct PullImageResponse {
 }
 
 #[derive(Clone, PartialEq, Message)]
+pub struct FilesystemIdentifier {
+    #[prost(string, tag = "1")]
+    pub mountpoint: String,
+}
+
+#[derive(Clone, PartialEq, Message)]
 pub struct FilesystemUsage {
-    #[prost(message, optional, tag = "3")]
-    pub used_bytes: Option<UInt64Value>,
+    #[prost(message, optional, tag = "2")]
+    pub fs_id: Option<FilesystemIdentifier>,
 }
 
 #[derive(Clone, PartialEq, Message)]

@@ -66,12 +66,7 @@ impl ImageStore for OciImages {
 
     fn collect(&self, needed: Needed, limits: ImageLimits) -> BoxedImage<'_, Collected> {
         Box::pin(self.read(move |images| {
-            let policy = GcPolicy {
-                high_percent: limits.high_percent,
-                low_percent: limits.low_percent,
-                age_min: limits.age_min,
-                unused_max: None,
-            };
+            let policy = policy(limits);
             // A name that stands for nothing here needs nothing.
             let named = |name: &String| images.get(name).ok().flatten().map(|image| image.id);
             let in_use = InUse { images: needed.names.iter().filter_map(named).collect(), layers: needed.layers };
@@ -82,6 +77,16 @@ impl ImageStore for OciImages {
                 missing_bytes: report.missing_bytes,
             })
         }))
+    }
+}
+
+/// The store's words for when images go.
+pub(crate) fn policy(limits: ImageLimits) -> GcPolicy {
+    GcPolicy {
+        high_percent: limits.high_percent,
+        low_percent: limits.low_percent,
+        age_min: limits.age_min,
+        unused_max: None,
     }
 }
 

@@ -92,12 +92,13 @@ pub(crate) async fn prepare(role: &NodeRole, data_dir: &Path, around: Surroundin
     });
     let images = images.await.map_err(|error| StartError::Node(error.to_string()))?;
     let images = images.map_err(|error| StartError::Node(error.message()))?;
-    let (runtime, images, runtime_version) = match &role.cri {
+    let runs = match &role.cri {
         None => {
             let hosts = registries(role.registries.as_deref(), data_dir);
-            embedded(config, images, hosts.map_err(|error| StartError::Node(stdx::chain(&error)))?).await?
+            let hosts = hosts.map_err(|error| StartError::Node(stdx::chain(&error)))?;
+            embedded(config, data_dir, images, hosts).await?
         }
-        Some(socket) => adapted(socket, role, config, data_dir, images).await?,
+        Some(socket) => adapted(socket, role, config, data_dir, images, &around.clock).await?,
     };
     let manifests = role.manifests.clone().unwrap_or_else(|| data_dir.join(MANIFESTS));
     std::fs::create_dir_all(&manifests)
@@ -109,10 +110,10 @@ pub(crate) async fn prepare(role: &NodeRole, data_dir: &Path, around: Surroundin
         source: around.source,
         transport: around.transport,
         clock: around.clock,
-        runtime,
-        runtime_version,
-        images,
-        images_root: data_dir.join(oci::STORE_DIRECTORY),
+        runtime: runs.runtime,
+        runtime_version: runs.version,
+        images: runs.images,
+        images_root: runs.images_root,
         upkeep: role.upkeep.clone(),
         manifests: Some(manifests),
         ips: around.ips,
@@ -134,13 +135,30 @@ pub fn registries(named: Option<&Path>, data_dir: &Path) -> Result<oci::Hosts, o
     file.map(oci::Hosts::read).transpose().map(Option::unwrap_or_default)
 }
 
-/// A runtime, its images, and how the Node calls it.
-type Runs = (Arc<dyn ContainerRuntime>, Arc<dyn ImageStore>, String);
+/// What runs the node's containers.
+struct Runs {
+    runtime: Arc<dyn ContainerRuntime>,
+    images: Arc<dyn ImageStore>,
+    /// A directory of the disk that images are on.
+    images_root: PathBuf,
+    /// How the Node calls it.
+    version: String,
+}
 
-async fn embedded(config: runtime::Config, images: oci::Images, registries: oci::Hosts) -> Result<Runs, StartError> {
+async fn embedded(
+    config: runtime::Config,
+    data_dir: &Path,
+    images: oci::Images,
+    registries: oci::Hosts,
+) -> Result<Runs, StartError> {
     let runtime = Runtime::open(config).await.map_err(|error| StartError::Node(stdx::chain(&error)))?;
     let images = OciImages::new(images, oci::Registries::new(registries));
-    Ok((Arc::new(runtime), images.into(), format!("setpoint://{}", env!("CARGO_PKG_VERSION"))))
+    Ok(Runs {
+        runtime: Arc::new(runtime),
+        images: images.into(),
+        images_root: data_dir.join(oci::STORE_DIRECTORY),
+        version: format!("setpoint://{}", env!("CARGO_PKG_VERSION")),
+    })
 }
 
 /// A runtime behind CRI. Its pods get our network, unless its directory of networks has another.
@@ -150,6 +168,7 @@ async fn adapted(
     config: runtime::Config,
     data_dir: &Path,
     images: oci::Images,
+    clock: &Arc<dyn Clock>,
 ) -> Result<Runs, StartError> {
     if let Some(named) = &role.registries {
         return Err(StartError::Node(format!("{} cannot be used: {CRI_REGISTRIES}", named.display())));
@@ -170,8 +189,11 @@ async fn adapted(
     let runtime = CriRuntime::open(config, Box::new(plugin)).await;
     let runtime = runtime.map_err(|error| StartError::Node(stdx::chain(&error)))?;
     let version = format!("{}://{}", runtime.info().name, runtime.info().version);
-    let images = RuntimeImages::new(runtime.images(), images);
-    Ok((Arc::new(runtime), images.into(), version))
+    let place = runtime.images().place().await.map_err(|error| StartError::Node(stdx::chain(&error)))?;
+    // A runtime that does not say where its images are is taken to have them where everything else is.
+    let images_root = place.unwrap_or_else(|| data_dir.to_owned());
+    let images = RuntimeImages::new(runtime.images(), images, images_root.clone(), Arc::clone(clock));
+    Ok(Runs { runtime: Arc::new(runtime), images: images.into(), images_root, version })
 }
 
 /// What names that nodes of one machine share are told apart by: their data directories.

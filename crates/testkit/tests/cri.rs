@@ -268,6 +268,36 @@ fn comparable(mut outcome: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     outcome
 }
 
+/// As on a full disk: an image that nothing needs is removed; the one that a pod runs on and the one that sandboxes wait
+/// in are not.
+fn unused_images_go(containerd: &Containerd, server: &mut Server, binary: &Path, data: &Path, exported: &Path) {
+    let has = |name: &str| {
+        let listed = containerd.ctr(&["images", "list", "-q"]).unwrap_or_default();
+        listed.lines().any(|line| line == name)
+    };
+    let (idle, used, pause) = ("example.com/idle:v1", "example.com/used:v1", "setpoint.local/pause:v1");
+    containerd.import_variant(exported, idle, &["sleep", "1"]);
+    containerd.import_variant(exported, used, &["serve"]);
+    // So critical that it stays on a full disk.
+    let pod = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: user}}\nspec: {{terminationGracePeriodSeconds: 1, priorityClassName: \
+         system-node-critical, containers: [{{name: c, image: '{used}', imagePullPolicy: Never}}]}}\n"
+    );
+    let file = data.join("user.yaml");
+    std::fs::write(&file, pod).expect("written");
+    server.kubectl(&["apply", "-f", file.to_str().expect("a path")]).expect("applied");
+    wait_for("the pod of an image", || is_ready(server, "user").then_some(()));
+    assert!([idle, used, pause].iter().all(|name| has(name)));
+    server.kill();
+    let endpoint = containerd.endpoint();
+    let full = ["--eviction-hard", "imagefs.available<1Ei", "--minimum-image-ttl-duration", "0s", "--cri", &endpoint];
+    *server = Server::start_with(binary, data, &full);
+    wait_for("the idle image to go", || (!has(idle)).then_some(()));
+    assert!(has(used) && has(pause));
+    wait_for("the API again", || server.kubectl(&["get", "--raw", "/readyz"]));
+    assert!(is_ready(server, "user"));
+}
+
 #[test]
 fn pods_end_up_the_same_on_containerd() {
     let (Some(binary), true) = (binary(), is_alone()) else { return };
@@ -280,7 +310,7 @@ fn pods_end_up_the_same_on_containerd() {
     let expected = comparable(outcome(&server, &own));
     take_down(&server);
     drop(server);
-    containerd.import_pause(&binary, &own);
+    let exported = containerd.import_pause(&binary, &own);
 
     let other = directory.path().join("other");
     std::fs::create_dir(&other).expect("a directory");
@@ -308,6 +338,9 @@ fn pods_end_up_the_same_on_containerd() {
     server.kubectl(&["apply", "-f", file.to_str().expect("a path")]).expect("applied");
     wait_for("a pod after all that", || is_ready(&server, "after").then_some(()));
     wait_for("the first pod's status", || (identity(&server) == before).then_some(()));
+
+    let mut server = server;
+    unused_images_go(&containerd, &mut server, &binary, &other, &exported);
 
     // Deleted, nothing is left.
     take_down(&server);

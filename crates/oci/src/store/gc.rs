@@ -30,6 +30,18 @@ impl Default for GcPolicy {
     }
 }
 
+impl GcPolicy {
+    /// The bytes to free, so that `low_percent` of the disk are taken, once `high_percent` are.
+    pub fn excess(&self, capacity_bytes: u64, available_bytes: u64) -> u64 {
+        let share = |percent: u8| (u128::from(capacity_bytes) * u128::from(percent.min(100)) / 100) as u64;
+        let taken = capacity_bytes.saturating_sub(available_bytes);
+        if capacity_bytes == 0 || taken < share(self.high_percent) {
+            return 0;
+        }
+        taken.saturating_sub(share(self.low_percent))
+    }
+}
+
 /// What containers use.
 #[derive(Clone, Debug, Default)]
 pub struct InUse {
@@ -56,7 +68,7 @@ impl Images {
         let now = self.inner.options.clock.now();
         self.inner.note_use(in_use, now);
         let usage = self.file_system()?;
-        let to_free = excess(usage.capacity_bytes, usage.available_bytes, policy);
+        let to_free = policy.excess(usage.capacity_bytes, usage.available_bytes);
         self.inner.locks.exclusively(|| self.inner.collect(in_use, policy, now, to_free))?
     }
 
@@ -66,16 +78,6 @@ impl Images {
         let now = self.inner.options.clock.now();
         self.inner.locks.exclusively(|| self.inner.collect(in_use, &keep_all, now, 0))?
     }
-}
-
-/// The bytes to free, so that `low_percent` of the disk are taken, once `high_percent` are.
-fn excess(capacity_bytes: u64, available_bytes: u64, policy: &GcPolicy) -> u64 {
-    let share = |percent: u8| (u128::from(capacity_bytes) * u128::from(percent.min(100)) / 100) as u64;
-    let taken = capacity_bytes.saturating_sub(available_bytes);
-    if capacity_bytes == 0 || taken < share(policy.high_percent) {
-        return 0;
-    }
-    taken.saturating_sub(share(policy.low_percent))
 }
 
 impl Inner {
@@ -167,7 +169,7 @@ mod tests {
     #[test]
     fn nothing_is_freed_below_the_high_mark() {
         let policy = GcPolicy::default();
-        let check = |capacity, available, expected| assert_eq!(excess(capacity, available, &policy), expected);
+        let check = |capacity, available, expected| assert_eq!(policy.excess(capacity, available), expected);
         check(1000, 151, 0);
         check(1000, 150, 50);
         check(1000, 0, 200);

@@ -92,15 +92,22 @@ impl Containerd {
     }
 
     /// Gives it the image that sandboxes wait in: the built-in one of a server's data directory, told to sleep. A
-    /// machine with a network pulls it.
-    pub fn import_pause(&self, binary: &Path, data: &Path) {
-        let (exported, archive) = (self.directory.join("box.tar"), self.directory.join("pause.tar"));
+    /// machine with a network pulls it. Where the built-in one was written to.
+    pub fn import_pause(&self, binary: &Path, data: &Path) -> PathBuf {
+        let exported = self.directory.join("box.tar");
         let mut export = Command::new(binary);
         export.args(["image", "export", "setpoint.local/box:v1"]).arg(&exported).arg("--data-dir").arg(data);
         // It complains until the server has made the image.
         export.stderr(Stdio::null());
         wait_for("the built-in image", || export.status().expect("runs").success().then_some(()));
-        write_pause(&exported, &archive);
+        self.import_variant(&exported, "setpoint.local/pause:v1", &["sleep"]);
+        exported
+    }
+
+    /// Gives it the exported image by another name and with another command: that is another image.
+    pub fn import_variant(&self, exported: &Path, name: &str, words: &[&str]) {
+        let archive = self.directory.join("variant.tar");
+        write_variant(exported, &archive, name, words);
         self.ctr(&["images", "import", archive.to_str().expect("a path")]).expect("imported");
     }
 }
@@ -147,8 +154,8 @@ fn config(directory: &Path) -> String {
     )
 }
 
-/// The image of an archive with another command.
-fn write_pause(exported: &Path, archive: &Path) {
+/// The image of an archive with another name and another command.
+fn write_variant(exported: &Path, archive: &Path, name: &str, words: &[&str]) {
     let mut tar = tar::Archive::new(std::fs::File::open(exported).expect("an archive"));
     let mut out = tar::Builder::new(std::fs::File::create(archive).expect("an archive"));
     let mut texts: Vec<(String, Value)> = Vec::new();
@@ -169,10 +176,10 @@ fn write_pause(exported: &Path, archive: &Path) {
     let find = |wanted: &str| texts.iter().find(|(name, _)| name == wanted).map(|(_, value)| value.clone());
     let mut list = find("manifest.json").expect("a list");
     let mut config = find(list[0]["Config"].as_str().expect("a name")).expect("a config");
-    config["config"]["Cmd"] = json!(["sleep"]);
-    list[0]["Config"] = json!("pause.json");
-    list[0]["RepoTags"] = json!(["setpoint.local/pause:v1"]);
-    for (name, value) in [("pause.json", config), ("manifest.json", list)] {
+    config["config"]["Cmd"] = json!(words);
+    list[0]["Config"] = json!("variant.json");
+    list[0]["RepoTags"] = json!([name]);
+    for (name, value) in [("variant.json", config), ("manifest.json", list)] {
         let text = value.to_string();
         let mut header = tar::Header::new_ustar();
         header.set_size(text.len() as u64);
