@@ -10,6 +10,7 @@ use std::process::Stdio;
 
 use containerd::Containerd;
 use machine::{Server, binary, is_alone, wait_for};
+use meta::condition;
 use serde_json::{Value, json};
 
 /// What differs from one life to the next.
@@ -268,6 +269,20 @@ fn comparable(mut outcome: BTreeMap<String, Value>) -> BTreeMap<String, Value> {
     outcome
 }
 
+/// The pod's container is given more, by the runtime and without a restart.
+fn is_resized(server: &Server, name: &str) {
+    let more = json!({"requests": {"cpu": "20m"}, "limits": {"cpu": "200m"}});
+    let patch = json!({"spec": {"containers": [{"name": "c", "resources": more}]}}).to_string();
+    server.kubectl(&["patch", "pod", name, "--subresource", "resize", "-p", &patch]).expect("patched");
+    let status = wait_for("more to be given", || {
+        let pod = get(server, &["pod", name]);
+        let is_there = ["PodResizePending", "PodResizeInProgress"].iter().any(|t| condition::find(&pod, t).is_some());
+        let status = pod["status"]["containerStatuses"][0].clone();
+        (status["resources"] == more && !is_there).then_some(status)
+    });
+    assert_eq!(status["restartCount"], 0);
+}
+
 /// As on a full disk: an image that nothing needs is removed; the one that a pod runs on and the one that sandboxes wait
 /// in are not.
 fn unused_images_go(containerd: &Containerd, server: &mut Server, binary: &Path, data: &Path, exported: &Path) {
@@ -332,11 +347,13 @@ fn pods_end_up_the_same_on_containerd() {
     wait_for("the API again", || server.kubectl(&["get", "--raw", "/readyz"]));
     containerd.restart();
     let again = "apiVersion: v1\nkind: Pod\nmetadata: {name: after}\nspec: {terminationGracePeriodSeconds: 1, \
-                 containers: [{name: c, image: 'setpoint.local/box:v1', args: [sleep]}]}\n";
+                 containers: [{name: c, image: 'setpoint.local/box:v1', args: [sleep], \
+                 resources: {requests: {cpu: 10m}, limits: {cpu: 100m}}}]}\n";
     let file = other.join("after.yaml");
     std::fs::write(&file, again).expect("written");
     server.kubectl(&["apply", "-f", file.to_str().expect("a path")]).expect("applied");
     wait_for("a pod after all that", || is_ready(&server, "after").then_some(()));
+    is_resized(&server, "after");
     wait_for("the first pod's status", || (identity(&server) == before).then_some(()));
 
     let mut server = server;
