@@ -12,7 +12,7 @@ use client::Transport;
 use http::{Method, Request};
 use meta::{Gvk, ObjectExt};
 use serde_json::{Value, json};
-use tokio::task::JoinSet;
+use tokio::task::{JoinError, JoinSet};
 
 use crate::StartError;
 
@@ -27,6 +27,10 @@ const CLUSTER_NETWORK: &str = "cluster-network";
 const CLUSTER_INFO: &str = "cluster-info";
 /// Addresses of a node's pods, as upstream: 253 and the gateway.
 const NODE_MASK: u8 = 24;
+
+/// First objects that are on their way at a time: enough that few syncs of the log do for all, and half of the writes that
+/// the API lets in, whatever the number of nodes.
+const CALLS_MAX: usize = 100;
 
 /// What the first objects say about this server.
 pub struct Facts {
@@ -44,7 +48,8 @@ pub struct Facts {
     pub cluster_cidr: String,
 }
 
-/// Writes what is missing. Namespaces come first; the rest goes out at once, so that the log syncs once.
+/// Writes what is missing. Namespaces come first; the rest goes out together, so that the log syncs
+/// a few times and not for each.
 pub async fn write(app: &Arc<App>, facts: &Facts, simulated_nodes: usize) -> Result<(), StartError> {
     let objects = admit::bootstrap::objects();
     let (namespaces, others): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(|o| o["kind"] == "Namespace");
@@ -98,7 +103,10 @@ async fn create_all(app: &Arc<App>, objects: Vec<Value>) -> Result<(), StartErro
     let transport = master(app);
     let catalog = app.catalog();
     let snapshot = app.snapshot();
-    let mut calls = JoinSet::new();
+    let mut calls: JoinSet<Result<(), StartError>> = JoinSet::new();
+    let ended = |done: Result<Result<(), StartError>, JoinError>| {
+        done.unwrap_or_else(|error| Err(StartError::Bootstrap(error.to_string())))
+    };
     for object in objects {
         let kind = object.gvk().and_then(|gvk: Gvk| catalog.kind(&gvk).cloned());
         let Some(kind) = kind else {
@@ -110,11 +118,16 @@ async fn create_all(app: &Arc<App>, objects: Vec<Value>) -> Result<(), StartErro
         };
         if snapshot.get(&kind.collection(), &item).is_none() {
             let path = api_path(&kind.gvr(), object.namespace());
+            if calls.len() == CALLS_MAX
+                && let Some(done) = calls.join_next().await
+            {
+                ended(done)?;
+            }
             calls.spawn(create(Arc::clone(&transport), path, object));
         }
     }
     while let Some(done) = calls.join_next().await {
-        done.map_err(|error| StartError::Bootstrap(error.to_string()))??;
+        ended(done)?;
     }
     Ok(())
 }
