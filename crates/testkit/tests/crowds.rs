@@ -183,6 +183,17 @@ async fn too_many_requests_at_a_time_are_told_to_come_back() {
     assert_eq!(create("above".to_owned()).await.0, 201, "there is room again");
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_makes_many_nodes_is_not_turned_away_by_its_own_limit() {
+    let data = tempfile::tempdir().expect("a directory");
+    let nodes = 2 * WRITES_MAX;
+    let many = |config: &mut server::Config| config.simulated_nodes = nodes;
+    let server = RealServer::start_with(Arc::new(SystemClock::new()), data.path(), many).await;
+    let found = server.get("/api/v1/nodes").await;
+    assert_eq!(found.body["items"].as_array().map(Vec::len), Some(nodes));
+    server.stop().await;
+}
+
 /// So many connections are held; each takes two descriptors here, where both of its ends are.
 const CONNECTIONS: u64 = 10_000;
 /// Long: nothing here measures time.
