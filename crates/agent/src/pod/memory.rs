@@ -9,7 +9,7 @@ use serde_json::Value;
 use stdx::Time;
 
 use super::notice::{Notice, ended_notes};
-use super::probe::{Kind, Prober};
+use super::probe::{Kind, Probe, Prober};
 use super::spec::Pod;
 use super::step::{Answer, Failure, Op, Pulled, Step};
 use crate::resize::{self, Grant, Pending};
@@ -166,7 +166,8 @@ impl Memory {
         self.underway.remove(&op);
         // A resize that fails again and again, with another figure each time, is told once.
         let is_known = op == Op::Resize && self.failures.contains_key(&op);
-        let notes = if is_known { Vec::new() } else { ended_notes(pod, step, answer) };
+        let is_early = self.prober_of(pod, step).is_some_and(|(prober, probe)| prober.is_early(&probe));
+        let notes = if is_known || is_early { Vec::new() } else { ended_notes(pod, step, answer) };
         match answer {
             Answer::Failed(failure) => self.fail(op, failure.clone(), now),
             _ => {
@@ -217,15 +218,21 @@ impl Memory {
                     stop.deadline = None;
                 }
             }
-            (Step::Probe { container, id, kind }, Answer::Probed(result)) => {
-                let probe = pod.container(container).and_then(|c| c.probe(*kind));
-                if let (Some(probe), Some(prober)) = (probe, self.probers.get_mut(&(id.clone(), *kind))) {
+            (Step::Probe { .. }, Answer::Probed(result)) => {
+                if let Some((prober, probe)) = self.prober_of(pod, step) {
                     prober.end(&probe, result);
                 }
             }
             (Step::RemoveContainer { id }, Answer::Done) => self.forget(id),
             _ => {}
         }
+    }
+
+    /// What is known of the probe that a step performs, and how the pod has it.
+    fn prober_of<'p>(&mut self, pod: &'p Pod<'_>, step: &Step) -> Option<(&mut Prober, Probe<'p>)> {
+        let Step::Probe { container, id, kind } = step else { return None };
+        let probe = pod.container(container)?.probe(*kind)?;
+        Some((self.probers.get_mut(&(id.clone(), *kind))?, probe))
     }
 
     /// Whether the pod's volumes are there.

@@ -185,7 +185,7 @@ impl<'a> Container<'a> {
 
     /// One of its probes.
     pub fn probe(&self, kind: Kind) -> Option<Probe<'a>> {
-        Probe::of(self.spec.get(kind.field()).filter(|probe| !probe.is_null())?)
+        Probe::of(kind, self.spec.get(kind.field()).filter(|probe| !probe.is_null())?)
     }
 
     /// What is done once it has started.
