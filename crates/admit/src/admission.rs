@@ -1,14 +1,14 @@
 //! The words of admission: what is being done, in which world, and what has to happen besides.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::rc::Rc;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use kinds::Catalog;
 use meta::{ApiError, Gvk, ObjectExt, Time};
 use serde_json::Value;
-use store::{Key, Revision, Snapshot};
+use store::{Entry, Key, Revision, Snapshot};
 
 use crate::Attributes;
 
@@ -63,8 +63,6 @@ pub struct Request<'r> {
 pub struct World<'w> {
     /// The state decided on. What is decided holds only for this state: writes carry preconditions.
     pub snapshot: &'w Snapshot,
-    /// Namespaces of that state which a step has looked at.
-    pub namespaces: &'w Namespaces,
     /// The kinds served.
     pub catalog: &'w Catalog,
     /// The time.
@@ -75,19 +73,39 @@ pub struct World<'w> {
     pub may: &'w dyn Fn(&Attributes) -> bool,
 }
 
-/// Namespaces, decoded once a request: half of the steps ask about the same one.
+/// A stored object, decoded once per revision.
 #[derive(Debug, Default)]
-pub struct Namespaces(RefCell<BTreeMap<String, Option<Rc<Value>>>>);
+pub struct Tree(Value);
+
+impl Deref for Tree {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl Tree {
+    fn of(entry: &Entry) -> Arc<Tree> {
+        entry.memo(|value| Tree(meta::stored::read(value).unwrap_or_default()))
+    }
+}
 
 impl World<'_> {
     /// A stored namespace.
-    pub fn namespace(&self, name: &str) -> Option<Rc<Value>> {
-        if let Some(known) = self.namespaces.0.borrow().get(name) {
-            return known.clone();
-        }
-        let found = self.read("core/namespaces", name).map(Rc::new);
-        self.namespaces.0.borrow_mut().insert(name.to_owned(), found.clone());
-        found
+    pub fn namespace(&self, name: &str) -> Option<Arc<Tree>> {
+        self.shared("core/namespaces", name)
+    }
+
+    /// As [`World::read`], for the few objects that nearly every request asks about: what is decoded stays beside the
+    /// stored bytes.
+    pub fn shared(&self, collection: &str, item: &str) -> Option<Arc<Tree>> {
+        self.snapshot.get(collection, item).map(|entry| Tree::of(entry))
+    }
+
+    /// As [`World::list`], for collections of which the same holds.
+    pub fn list_shared(&self, collection: &str) -> impl Iterator<Item = Arc<Tree>> {
+        self.snapshot.items(collection).map(|(_, entry)| Tree::of(entry))
     }
 
     /// One stored object, by collection (`core/pods`) and item (`namespace/name` or `name`).

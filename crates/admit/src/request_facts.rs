@@ -54,7 +54,7 @@ pub fn variables(case: &Case<'_>, matched: &Matched, new: Option<&Value>) -> Vec
         ("object", object_value(case, matched, new)),
         ("oldObject", object_value(case, matched, case.old)),
         ("request", from_json(&facts)),
-        ("namespaceObject", namespace.as_deref().map_or(CelValue::Null, from_json)),
+        ("namespaceObject", namespace.as_deref().map_or(CelValue::Null, |namespace| from_json(namespace))),
     ];
     variables.extend(authorizer_variables(attributes));
     variables

@@ -1,6 +1,6 @@
 //! The bridge to the admission steps: what they see of a request, and their side effects as part of its transaction.
 
-use admit::admission::{Case, Effects, Namespaces, Operation, Request as Asked, World as Seen};
+use admit::admission::{Case, Effects, Operation, Request as Asked, World as Seen};
 use admit::{Attributes, chain, policy, rbac};
 use meta::{ApiError, Gvk};
 use serde_json::Value;
@@ -67,7 +67,6 @@ impl Review<'_> {
         };
         let seen = Seen {
             snapshot: world.snapshot,
-            namespaces: &Namespaces::default(),
             catalog: world.catalog,
             now: world.now,
             suffix: &suffix,

@@ -1,9 +1,11 @@
 //! Priority: from the name of a class to the number that scheduling compares.
 
+use std::sync::Arc;
+
 use meta::{ApiError, ObjectExt};
 use serde_json::Value;
 
-use crate::admission::{Case, Effects, Operation};
+use crate::admission::{Case, Effects, Operation, Tree};
 
 const CLASSES: &str = "scheduling.k8s.io/priorityclasses";
 const GROUP: &str = "scheduling.k8s.io";
@@ -77,20 +79,20 @@ fn set(case: &Case<'_>, pod: &mut Value) -> Result<(), ApiError> {
     Ok(())
 }
 
-fn class_of(case: &Case<'_>, pod: &Value) -> Result<Option<Value>, ApiError> {
+fn class_of(case: &Case<'_>, pod: &Value) -> Result<Option<Arc<Tree>>, ApiError> {
     match pod.text(&["spec", "priorityClassName"]) {
         "" => Ok(default_class(case)),
         name => case
             .world
-            .read(CLASSES, name)
+            .shared(CLASSES, name)
             .map(Some)
             .ok_or_else(|| case.forbids(Some(pod), format!("no PriorityClass with name {name} was found"))),
     }
 }
 
 /// Of several (made at the same time) the one with the lowest value counts.
-fn default_class(case: &Case<'_>) -> Option<Value> {
-    let classes = case.world.list(CLASSES, "").into_iter().filter(|class| class.flag(&["globalDefault"]));
+fn default_class(case: &Case<'_>) -> Option<Arc<Tree>> {
+    let classes = case.world.list_shared(CLASSES).filter(|class| class.flag(&["globalDefault"]));
     classes.min_by_key(|class| class.int(&["value"]))
 }
 

@@ -1,9 +1,11 @@
 //! ServiceAccount: every pod acts as one, and finds its token where clients look for it.
 
+use std::sync::Arc;
+
 use meta::{ApiError, ObjectExt};
 use serde_json::{Value, json};
 
-use crate::admission::{Case, Effects, Operation};
+use crate::admission::{Case, Effects, Operation, Tree};
 use crate::pod_refs::{self, MIRROR_ANNOTATION};
 
 const DEFAULT: &str = "default";
@@ -63,9 +65,9 @@ fn is_true(text: &str) -> bool {
     matches!(text, "1" | "t" | "T" | "TRUE" | "true" | "True")
 }
 
-fn account_of(case: &Case<'_>, pod: &Value) -> Result<Value, ApiError> {
+fn account_of(case: &Case<'_>, pod: &Value) -> Result<Arc<Tree>, ApiError> {
     let (namespace, name) = (case.namespace(), pod.text(&["spec", "serviceAccountName"]));
-    let account = case.world.read_in("core/serviceaccounts", namespace, name);
+    let account = case.world.shared("core/serviceaccounts", &format!("{namespace}/{name}"));
     account.ok_or_else(|| {
         let why = format!("error looking up service account {namespace}/{name}: serviceaccount {name:?} not found");
         case.forbids(Some(pod), why)

@@ -7,7 +7,7 @@ use meta::{Gvk, Time};
 use serde_json::Value;
 use store::Snapshot;
 
-use crate::admission::{Case, Namespaces, Operation, Request, World};
+use crate::admission::{Case, Operation, Request, World};
 use crate::testing::snapshot;
 use crate::{Attributes, UserInfo};
 
@@ -17,7 +17,6 @@ pub const NOW: Time = Time::from_secs(1_800_000_000);
 /// A state, and who may what in it.
 pub struct Scene {
     snapshot: Snapshot,
-    namespaces: Namespaces,
     catalog: Catalog,
     kind: Gvk,
     may: Box<dyn Fn(&Attributes) -> bool>,
@@ -34,7 +33,6 @@ impl Scene {
     pub fn new(objects: &[Value]) -> Self {
         Self {
             snapshot: snapshot(objects),
-            namespaces: Namespaces::default(),
             catalog: Catalog::default(),
             kind: Gvk::new("", "v1", "Pod"),
             may: Box::new(|_| false),
@@ -66,7 +64,6 @@ impl Scene {
             },
             world: World {
                 snapshot: &self.snapshot,
-                namespaces: &self.namespaces,
                 catalog: &self.catalog,
                 now: NOW,
                 suffix: &|| "abcde".to_owned(),
