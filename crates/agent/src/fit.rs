@@ -1,9 +1,9 @@
 //! Whether a node takes a pod that was bound to it: others may have bound more than fits.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use brain::facts::{self, Requests};
+use meta::labels::LabelMap;
 
 use crate::pod::Verdict;
 use crate::resize::{Pending, Reason};
@@ -13,7 +13,7 @@ pub struct Node<'n> {
     /// Its name.
     pub name: &'n str,
     /// Its labels.
-    pub labels: &'n BTreeMap<String, String>,
+    pub labels: &'n LabelMap,
     /// Its taints and what it has.
     pub facts: &'n facts::Node,
 }
@@ -134,7 +134,7 @@ mod tests {
             facts::Pod::read(pod.to_string().as_bytes())
         };
         let facts = facts::Node::read(node.to_string().as_bytes());
-        let labels = BTreeMap::from([("zone".to_owned(), "a".to_owned())]);
+        let labels = LabelMap::from_iter([("zone", "a".into())]);
         let other = |pod: facts::Pod| Other { taken: pod.spec.requests(), facts: Arc::new(pod) };
         let others: Vec<Other> = others.iter().map(|pod| other(read(pod))).collect();
         decide(&Node { name: "n", labels: &labels, facts: &facts }, &others, &read(pod))

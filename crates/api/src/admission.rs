@@ -65,13 +65,8 @@ impl Review<'_> {
             dry_run: self.dry_run,
             options: &Value::Null,
         };
-        let seen = Seen {
-            snapshot: world.snapshot,
-            catalog: world.catalog,
-            now: world.now,
-            suffix: &suffix,
-            may: &may,
-        };
+        let seen =
+            Seen { snapshot: world.snapshot, catalog: world.catalog, now: world.now, suffix: &suffix, may: &may };
         run(&Case { request, world: seen, old: self.old })
     }
 }

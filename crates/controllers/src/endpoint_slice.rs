@@ -172,7 +172,7 @@ pub(crate) fn services_of_slice(event: &Event, manager: &str) -> Vec<Key> {
     let objects = entries.map(|entry| view::Object::new(event.key.clone(), entry.clone()));
     let key = |object: view::Object| {
         let labels = &object.meta().labels;
-        let service = labels.get(SERVICE_NAME).filter(|_| labels.get(MANAGED_BY).is_some_and(|m| m == manager))?;
+        let service = labels.get(SERVICE_NAME).filter(|_| labels.get(MANAGED_BY).is_some_and(|m| &**m == manager))?;
         Some(Key::new(SERVICES, format!("{}/{service}", object.meta().namespace)))
     };
     objects.filter_map(key).collect()

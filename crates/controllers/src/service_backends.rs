@@ -1,10 +1,8 @@
 //! The pods behind a Service, as the two controllers of endpoints see them.
 
-use std::collections::BTreeMap;
-
 use brain::facts::{Pod, Seen};
 use brain::{Object, View};
-use meta::labels::Selector;
+use meta::labels::{LabelMap, Selector};
 use meta::{ObjectExt, int_or_string::IntOrString};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -141,7 +139,9 @@ fn backend(view: &View, tree: &Value, service: &Service, pod: &Seen<Pod>) -> Opt
         uid: pod.uid().to_owned(),
         addresses,
         node: spec.node_name.to_string(),
-        zone: view.get(NODES, "", &spec.node_name).and_then(|node| node.meta().labels.get(ZONE).cloned()),
+        zone: view
+            .get(NODES, "", &spec.node_name)
+            .and_then(|node| node.meta().labels.get(ZONE).map(|zone| zone.to_string())),
         hostname: named.then(|| spec.hostname.to_string()),
         is_ready: pod.facts.is_ready(),
         is_terminating: pod.is_deleting(),
@@ -188,7 +188,7 @@ struct Selecting {
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct SelectingSpec {
-    selector: BTreeMap<String, String>,
+    selector: LabelMap,
 }
 
 /// The Services that select the pod as it is, or did as it was.

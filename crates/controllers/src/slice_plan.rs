@@ -70,7 +70,7 @@ impl Change {
 
 /// The slices of a Service that one controller manages and that are not being deleted, in order of name.
 pub(crate) fn existing(view: &View, namespace: &str, service: &str, manager: &str) -> Vec<Slice> {
-    let label = |object: &Object, key: &str, value: &str| object.meta().labels.get(key).is_some_and(|v| v == value);
+    let label = |object: &Object, key: &str, value: &str| object.meta().labels.get(key).is_some_and(|v| &**v == value);
     let is_ours = |object: &Object| {
         label(object, SERVICE_NAME, service) && label(object, MANAGED_BY, manager) && !object.meta().is_deleting()
     };

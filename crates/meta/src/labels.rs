@@ -6,7 +6,7 @@ use std::fmt;
 use serde_json::{Map, Value};
 
 use crate::label_text::Parser;
-use crate::{FieldError, FieldPath, name};
+use crate::{FieldError, FieldPath, SmallMap, name};
 
 /// A conjunction of requirements. The empty selector matches everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,6 +45,9 @@ pub enum Operator {
     /// `key < 5` (text form only).
     LessThan,
 }
+
+/// The labels of an object, or what a simple selector wants of them.
+pub type LabelMap = SmallMap<Box<str>>;
 
 /// What a selector is matched against.
 pub trait Labels {

@@ -14,6 +14,7 @@ pub mod object;
 pub mod path;
 pub mod quantity;
 mod quantity_text;
+mod small_map;
 pub mod status;
 pub mod stored;
 
@@ -22,5 +23,6 @@ pub use gvk::{GroupKind, GroupResource, GroupVersion, Gvk, Gvr};
 pub use object::ObjectExt;
 pub use path::FieldPath;
 pub use quantity::Quantity;
+pub use small_map::SmallMap;
 pub use status::{ApiError, Reason};
 pub use stdx::Time;

@@ -16,6 +16,7 @@ use agent::{fit, static_pod};
 use brain::facts;
 use brain::{Note, Object, Wake};
 use driver::Refused;
+use meta::labels::LabelMap;
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 use store::{Key, Revision};
@@ -359,10 +360,9 @@ impl Room {
     }
 
     /// What follows from the Node, once there is one.
-    fn with_node<T>(&self, decide: impl FnOnce(&facts::Node, &BTreeMap<String, String>) -> T) -> Option<T> {
+    fn with_node<T>(&self, decide: impl FnOnce(&facts::Node, &LabelMap) -> T) -> Option<T> {
         let node = self.mirror.view().get("core/nodes", "", &self.config.name)?;
-        let labels = node.meta().labels.clone().into_iter().collect();
-        Some(decide(&facts::Node::of(&node), &labels))
+        Some(decide(&facts::Node::of(&node), &node.meta().labels))
     }
 
     /// Volumes whose objects have changed, or whose tokens grow old, are brought up to date.

@@ -299,7 +299,7 @@ fn with_own(selector: &Selector, keys: &[Box<str>], operator: Operator, labels: 
     if keys.is_empty() || selector.is_nothing() {
         return selector.clone();
     }
-    let own = |key: &str| Requirement::new(key, operator, vec![labels.get(key)?.clone()]).ok();
+    let own = |key: &str| Requirement::new(key, operator, vec![labels.get(key)?.to_string()]).ok();
     let mut requirements = selector.requirements().to_vec();
     for requirement in keys.iter().filter_map(|key| own(key)) {
         // The API server adds them too: once is enough.

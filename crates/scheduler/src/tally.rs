@@ -63,7 +63,7 @@ impl Include {
     pub fn covers(&self, node: &NodeInfo) -> bool {
         let effects = &["NoSchedule", "NoExecute"];
         let spec = self.ask.spec();
-        self.keys.iter().all(|key| node.labels().contains_key(&**key))
+        self.keys.iter().all(|key| node.labels().contains_key(key))
             && (!self.honor_affinity || self.ask.selects_node(node.labels(), node.name()))
             && (!self.honor_taints || first_untolerated(node.taints(), &spec.tolerations, effects).is_none())
     }

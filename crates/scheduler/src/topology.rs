@@ -12,7 +12,7 @@ pub type TopologyIx = usize;
 /// One value of a topology key.
 pub type Domain = u32;
 /// Labels of an object.
-pub type Labels = BTreeMap<String, String>;
+pub use meta::labels::LabelMap as Labels;
 
 /// Every topology key that any pod has asked for. Keys are few (a cluster uses a handful), so none is forgotten.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Topologies {
             return *at;
         }
         let mut topology = Topology { key: key.into(), ..Topology::default() };
-        nodes.for_each(|(node, labels)| topology.place(node, labels.get(key).map(String::as_str)));
+        nodes.for_each(|(node, labels)| topology.place(node, labels.get(key).map(|value| &**value)));
         self.all.push(topology);
         self.by_key.insert(key.into(), self.all.len() - 1);
         self.all.len() - 1
@@ -52,7 +52,7 @@ impl Topologies {
     /// A node's labels are now these; `None` when it is gone.
     pub fn place(&mut self, node: NodeIx, labels: Option<&Labels>) {
         for topology in &mut self.all {
-            let value = labels.and_then(|labels| labels.get(&*topology.key)).map(String::as_str);
+            let value = labels.and_then(|labels| labels.get(&topology.key)).map(|value| &**value);
             topology.place(node, value);
         }
     }
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     fn labels(value: &str) -> Labels {
-        Labels::from([("zone".to_owned(), value.to_owned())])
+        Labels::from_iter([("zone", value.into())])
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl Class {
     /// Whether its volumes can be made for nodes with these labels.
     pub fn can_make_for(&self, labels: &Labels) -> bool {
         let holds = |r: &TopologyRequirement| {
-            labels.get(&*r.key).is_some_and(|value| r.values.iter().any(|own| **own == **value))
+            labels.get(&r.key).is_some_and(|value| r.values.iter().any(|own| **own == **value))
         };
         &*self.provisioner != NO_PROVISIONER
             && !self.provisioner.is_empty()

@@ -1,8 +1,7 @@
 //! An object's metadata, decoded once per stored revision.
 
-use std::collections::BTreeMap;
-
 use meta::Time;
+use meta::labels::LabelMap;
 use serde::{Deserialize, Deserializer};
 
 /// The part of `metadata` that decisions need often. Everything else is read from the object's tree.
@@ -16,7 +15,7 @@ pub struct Meta {
     /// `metadata.uid`.
     pub uid: Box<str>,
     /// `metadata.labels`.
-    pub labels: BTreeMap<String, String>,
+    pub labels: LabelMap,
     /// `metadata.ownerReferences`.
     pub owner_references: Vec<OwnerRef>,
     /// `metadata.finalizers`.

@@ -1,8 +1,6 @@
 //! Where a pod wants to be.
 
-use std::collections::BTreeMap;
-
-use meta::labels::Selector;
+use meta::labels::{LabelMap, Selector};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
@@ -72,15 +70,15 @@ pub struct NodeSelectorRequirement {
 
 impl NodeSelector {
     /// Whether a node with these labels and this name is selected.
-    pub fn matches(&self, labels: &BTreeMap<String, String>, name: &str) -> bool {
+    pub fn matches(&self, labels: &LabelMap, name: &str) -> bool {
         self.node_selector_terms.iter().any(|term| term.matches(labels, name))
     }
 }
 
 impl NodeSelectorTerm {
     /// Whether a node with these labels and this name matches.
-    pub fn matches(&self, labels: &BTreeMap<String, String>, name: &str) -> bool {
-        let label = |key: &str| labels.get(key).map(String::as_str);
+    pub fn matches(&self, labels: &LabelMap, name: &str) -> bool {
+        let label = |key: &str| labels.get(key).map(|value| &**value);
         let field = |key: &str| (key == "metadata.name").then_some(name);
         !(self.match_expressions.is_empty() && self.match_fields.is_empty())
             && self.match_expressions.iter().all(|requirement| requirement.holds(label(&requirement.key)))
@@ -172,7 +170,7 @@ mod tests {
     #[test]
     fn nodes_are_selected_by_label_and_name() {
         let check = |term: Value, expected: bool| {
-            let labels = BTreeMap::from([("zone".to_owned(), "a".to_owned()), ("cores".to_owned(), "8".to_owned())]);
+            let labels = LabelMap::from_iter([("zone", "a".into()), ("cores", "8".into())]);
             let read: NodeSelectorTerm = serde_json::from_value(term.clone()).expect("reads");
             assert_eq!(read.matches(&labels, "n1"), expected, "{term}");
         };

@@ -80,7 +80,7 @@ impl<T> Seen<T> {
 
     /// One label.
     pub fn label(&self, key: &str) -> Option<&str> {
-        self.object.meta().labels.get(key).map(String::as_str)
+        self.object.meta().labels.get(key).map(|value| &**value)
     }
 
     /// Whether deletion has begun.

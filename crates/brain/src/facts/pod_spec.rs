@@ -1,7 +1,6 @@
 //! What a pod asks for. Also read from the pod templates of workloads.
 
-use std::collections::BTreeMap;
-
+use meta::labels::LabelMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 
@@ -34,7 +33,7 @@ pub struct PodSpec {
     /// Its service account.
     pub service_account_name: Box<str>,
     /// Node labels it needs.
-    pub node_selector: BTreeMap<String, String>,
+    pub node_selector: LabelMap,
     /// Where it wants to be.
     pub affinity: Option<Box<Affinity>>,
     /// What it tolerates.
@@ -206,7 +205,7 @@ impl PodSpec {
     }
 
     /// Whether the pod may be on a node with these labels and this name, by its selector and its affinity.
-    pub fn selects_node(&self, labels: &BTreeMap<String, String>, name: &str) -> bool {
+    pub fn selects_node(&self, labels: &LabelMap, name: &str) -> bool {
         let required = self.affinity.as_deref().and_then(|affinity| affinity.node_affinity.required.as_ref());
         self.node_selector.iter().all(|(key, value)| labels.get(key) == Some(value))
             && required.is_none_or(|selector| selector.matches(labels, name))
@@ -256,6 +255,6 @@ mod tests {
         }));
         assert_eq!(spec.host_ports().collect::<Vec<_>>(), [("0.0.0.0", "UDP", 53)]);
         assert_eq!(spec.node_named_by_affinity(), Some("n1"));
-        assert!(spec.selects_node(&BTreeMap::new(), "n1") && !spec.selects_node(&BTreeMap::new(), "n2"));
+        assert!(spec.selects_node(&LabelMap::default(), "n1") && !spec.selects_node(&LabelMap::default(), "n2"));
     }
 }

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use meta::Quantity;
+use meta::{Quantity, SmallMap};
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 /// Amounts by resource name, as written.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Quantities(pub BTreeMap<Box<str>, Quantity>);
+pub struct Quantities(pub SmallMap<Quantity>);
 
 impl<'de> Deserialize<'de> for Quantities {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let written = Option::<BTreeMap<Box<str>, Value>>::deserialize(from)?.unwrap_or_default();
-        let read = |(name, value): (Box<str>, Value)| Quantity::from_value(&value).ok().map(|amount| (name, amount));
-        Ok(Quantities(written.into_iter().filter_map(read).collect()))
+        let written = Option::<SmallMap<Value>>::deserialize(from)?.unwrap_or_default();
+        let read = |(name, value): (&str, &Value)| Some((Box::<str>::from(name), Quantity::from_value(value).ok()?));
+        Ok(Quantities(written.iter().filter_map(read).collect()))
     }
 }
 
@@ -27,8 +27,8 @@ impl Quantities {
     /// The amounts as whole numbers.
     pub fn whole(&self) -> Requests {
         let mut requests = Requests::default();
-        for (name, amount) in &self.0 {
-            requests.set(name, if &**name == "cpu" { amount.milli() } else { amount.units() });
+        for (name, amount) in self.0.iter() {
+            requests.set(name, if name == "cpu" { amount.milli() } else { amount.units() });
         }
         requests
     }

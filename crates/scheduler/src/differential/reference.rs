@@ -17,7 +17,7 @@ const HARD_TAINTS: &[&str] = &["NoSchedule", "NoExecute"];
 pub struct World {
     pub nodes: BTreeMap<String, Seen<Node>>,
     pub pods: BTreeMap<Key, (Ask, String)>,
-    namespaces: BTreeMap<String, BTreeMap<String, String>>,
+    namespaces: BTreeMap<String, meta::labels::LabelMap>,
 }
 
 impl World {
@@ -217,7 +217,7 @@ fn named(ask: &Ask) -> Option<Vec<String>> {
 }
 
 fn narrowed(selector: &Selector, keys: &[Box<str>], ask: &Ask) -> Selector {
-    let own = |key: &str| Requirement::new(key, Operator::In, vec![ask.labels().get(key)?.clone()]).ok();
+    let own = |key: &str| Requirement::new(key, Operator::In, vec![ask.labels().get(key)?.to_string()]).ok();
     let more = keys.iter().filter_map(|key| own(key));
     Selector::from_requirements(selector.requirements().iter().cloned().chain(more).collect())
 }
