@@ -2,6 +2,8 @@
 //!
 //! Blame, drift with attribution, fight detection and undo read it. It is bounded, newest last.
 
+use std::borrow::Cow;
+
 use bytes::Bytes;
 use kinds::KindDef;
 use merge::diff;
@@ -19,37 +21,95 @@ const DIFF_MAX: usize = 64;
 const VALUE_BYTES_MAX: usize = 128;
 
 /// One change of one field.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct FieldChange {
     /// Path of the field, e.g. `spec.replicas`; empty for the whole object (its creation).
-    #[serde(rename = "f")]
     pub field: String,
     /// Field manager.
-    #[serde(rename = "m")]
     pub manager: String,
     /// User name.
-    #[serde(rename = "u")]
     pub user: String,
     /// Verb, with the subresource: `update/status`.
-    #[serde(rename = "v")]
     pub verb: String,
     /// Value before; absent when there was none or it is secret or long.
-    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
     pub old: Option<Value>,
     /// Value after; absent when there is none or it is secret or long.
-    #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
     pub new: Option<Value>,
     /// When, in seconds since the Unix epoch.
-    #[serde(rename = "t")]
     pub time: i64,
     /// A value is not kept because it is secret or long: what is absent here may have been there.
-    #[serde(rename = "x", default, skip_serializing_if = "std::ops::Not::not")]
     pub left_out: bool,
+}
+
+/// A change as it is stored. It stands beside every object, so what it has in common with the change before it is not
+/// repeated: most writes change several fields.
+#[derive(Serialize, Deserialize)]
+struct Stored<'s> {
+    #[serde(rename = "f", borrow)]
+    field: Cow<'s, str>,
+    #[serde(rename = "m", borrow, default, skip_serializing_if = "Option::is_none")]
+    manager: Option<Cow<'s, str>>,
+    #[serde(rename = "u", borrow, default, skip_serializing_if = "Option::is_none")]
+    user: Option<Cow<'s, str>>,
+    #[serde(rename = "v", borrow, default, skip_serializing_if = "Option::is_none")]
+    verb: Option<Cow<'s, str>>,
+    #[serde(rename = "o", default, skip_serializing_if = "Option::is_none")]
+    old: Option<Cow<'s, Value>>,
+    #[serde(rename = "n", default, skip_serializing_if = "Option::is_none")]
+    new: Option<Cow<'s, Value>>,
+    #[serde(rename = "t", default, skip_serializing_if = "Option::is_none")]
+    time: Option<i64>,
+    #[serde(rename = "x", default, skip_serializing_if = "std::ops::Not::not")]
+    left_out: bool,
 }
 
 /// The log of a stored object, oldest first.
 pub fn change_log(entry: &Entry) -> Vec<FieldChange> {
-    serde_json::from_slice(&entry.annex).unwrap_or_default()
+    decoded(&entry.annex)
+}
+
+fn decoded(annex: &[u8]) -> Vec<FieldChange> {
+    let stored: Vec<Stored<'_>> = serde_json::from_slice(annex).unwrap_or_default();
+    let mut log: Vec<FieldChange> = Vec::with_capacity(stored.len());
+    for change in stored {
+        let before = log.last();
+        let text = |own: Option<Cow<'_, str>>, of: fn(&FieldChange) -> &String| match own {
+            Some(own) => own.into_owned(),
+            None => before.map(of).cloned().unwrap_or_default(),
+        };
+        let change = FieldChange {
+            field: change.field.into_owned(),
+            manager: text(change.manager, |before| &before.manager),
+            user: text(change.user, |before| &before.user),
+            verb: text(change.verb, |before| &before.verb),
+            old: change.old.map(Cow::into_owned),
+            new: change.new.map(Cow::into_owned),
+            time: change.time.or(before.map(|before| before.time)).unwrap_or_default(),
+            left_out: change.left_out,
+        };
+        log.push(change);
+    }
+    log
+}
+
+fn encoded(log: &[FieldChange]) -> Bytes {
+    let before = std::iter::once(None).chain(log.iter().map(Some));
+    let stored = log.iter().zip(before).map(|(change, before)| {
+        let text = |of: fn(&FieldChange) -> &String| {
+            before.is_none_or(|before| of(before) != of(change)).then(|| Cow::from(of(change)))
+        };
+        Stored {
+            field: Cow::from(&change.field),
+            manager: text(|change| &change.manager),
+            user: text(|change| &change.user),
+            verb: text(|change| &change.verb),
+            old: change.old.as_ref().map(Cow::Borrowed),
+            new: change.new.as_ref().map(Cow::Borrowed),
+            time: before.is_none_or(|before| before.time != change.time).then_some(change.time),
+            left_out: change.left_out,
+        }
+    });
+    serde_json::to_vec(&stored.collect::<Vec<_>>()).unwrap_or_default().into()
 }
 
 /// Who writes, for the log.
@@ -147,10 +207,6 @@ fn bounded(log: Vec<FieldChange>) -> Vec<FieldChange> {
     kept
 }
 
-fn encoded(log: &[FieldChange]) -> Bytes {
-    serde_json::to_vec(log).unwrap_or_default().into()
-}
-
 /// The verb of a request as the log names it.
 pub(crate) fn verb_text(verb: &str, subresource: &str) -> String {
     if subresource.is_empty() { verb.to_owned() } else { format!("{verb}/{subresource}") }
@@ -181,5 +237,18 @@ mod tests {
         let kept = bounded(log);
         assert_eq!(kept.len(), 1 + STATUS_MAX);
         assert_eq!((kept[0].time, kept[STATUS_MAX].time), (-1, 99));
+    }
+
+    #[test]
+    fn what_is_stored_reads_as_it_was() {
+        let mut log = vec![change("spec.replicas", 5), change("spec.paused", 5), change("status.phase", 6)];
+        log[0].old = Some(Value::from(3));
+        log[1].left_out = true;
+        log[2].manager = "other".to_owned();
+        let stored = encoded(&log);
+        assert_eq!(decoded(&stored), log);
+        let text = r#"[{"f":"spec.replicas","m":"m","u":"u","v":"update","o":3,"t":5},{"f":"spec.paused","x":true},"#;
+        assert!(stored.starts_with(text.as_bytes()), "{stored:?}");
+        assert_eq!(decoded(b""), []);
     }
 }
