@@ -24,6 +24,11 @@ pub(crate) struct Node {
 }
 
 impl Node {
+    /// A member with nothing below it.
+    pub(crate) fn member() -> Node {
+        Node { member: true, below: FieldSet::new() }
+    }
+
     fn is_empty(&self) -> bool {
         !self.member && self.below.is_empty()
     }
@@ -63,6 +68,21 @@ impl FieldSet {
             set = &mut set.nodes.entry(step.clone()).or_default().below;
         }
         set.nodes.entry(last.clone()).or_default().member = true;
+    }
+
+    /// Adds a path and what stands below it. At the empty path only what is below counts.
+    pub(crate) fn graft(&mut self, path: &[PathElement], node: Node) {
+        let Some((last, parents)) = path.split_last() else {
+            self.nodes = std::mem::take(self).union(node.below).nodes;
+            return;
+        };
+        let mut set = self;
+        for step in parents {
+            set = &mut set.nodes.entry(step.clone()).or_default().below;
+        }
+        let place = set.nodes.entry(last.clone()).or_default();
+        place.member |= node.member;
+        place.below = std::mem::take(&mut place.below).union(node.below);
     }
 
     /// Whether the path is a member.

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::keys::step_of;
 use super::shape::{Atom, ListType, MapType, Type};
-use crate::fields::{FieldSet, Path, PathElement, compare_values};
+use crate::fields::{FieldSet, Node, Path, PathElement, compare_values};
 
 /// The fields in which two values differ.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,26 +49,21 @@ struct Walk {
 
 impl Walk {
     fn value(&mut self, ty: Type<'_>, old: Option<&Value>, new: Option<&Value>) {
-        let leaf = match (old, new) {
-            (None, None) => return,
-            (Some(only), None) | (None, Some(only)) => self.atom(ty.atom(only), old, new),
-            (Some(before), Some(after)) => {
-                let (was, is) = (ty.atom(before), ty.atom(after));
+        match (old, new) {
+            (None, None) => {}
+            (None, Some(new)) => self.out.added.graft(&self.path, whole(ty, new)),
+            (Some(old), None) => self.out.removed.graft(&self.path, whole(ty, old)),
+            (Some(old), Some(new)) => {
+                let (was, is) = (ty.atom(old), ty.atom(new));
                 if !was.same_kind(&is) {
                     self.atom(was, old, new);
                 }
-                self.atom(is, old, new)
+                self.atom(is, old, new);
             }
-        };
-        match (old, new) {
-            (None, _) if !leaf => self.out.added.insert(&self.path),
-            (_, None) if !leaf => self.out.removed.insert(&self.path),
-            _ => {}
         }
     }
 
-    /// True when the value was compared as a whole.
-    fn atom(&mut self, atom: Atom<'_>, old: Option<&Value>, new: Option<&Value>) -> bool {
+    fn atom(&mut self, atom: Atom<'_>, old: &Value, new: &Value) {
         match atom {
             Atom::Scalar(_) => self.leaf(old, new),
             Atom::List(list) => {
@@ -76,29 +71,26 @@ impl Walk {
                 if list.is_atomic() || (before.is_empty() && after.is_empty()) {
                     return self.leaf(old, new);
                 }
-                self.items(&list, before, after)
+                self.items(&list, before, after);
             }
             Atom::Map(map) => {
                 let (before, after) = (entries_of(old), entries_of(new));
                 if map.atomic || (before.is_none() && after.is_none()) {
                     return self.leaf(old, new);
                 }
-                self.entries(&map, before, after)
+                self.entries(&map, before, after);
             }
         }
     }
 
-    fn leaf(&mut self, old: Option<&Value>, new: Option<&Value>) -> bool {
-        match (old, new) {
-            (None, _) => self.out.added.insert(&self.path),
-            (_, None) => self.out.removed.insert(&self.path),
-            (Some(old), Some(new)) if compare_values(old, new) == Ordering::Equal => {}
-            _ => self.out.modified.insert(&self.path),
+    /// Two values that are compared as wholes.
+    fn leaf(&mut self, old: &Value, new: &Value) {
+        if compare_values(old, new) != Ordering::Equal {
+            self.out.modified.insert(&self.path);
         }
-        true
     }
 
-    fn items(&mut self, list: &ListType<'_>, old: &[Value], new: &[Value]) -> bool {
+    fn items(&mut self, list: &ListType<'_>, old: &[Value], new: &[Value]) {
         let mut pairs: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
         for item in old {
             if let Ok(step) = step_of(list, item) {
@@ -115,7 +107,6 @@ impl Walk {
             self.same_key(list.items, &before, &after);
             self.path.pop();
         }
-        false
     }
 
     /// Items of one key. Several of them are one thing, which is compared as a whole.
@@ -140,12 +131,7 @@ impl Walk {
         }
     }
 
-    fn entries(
-        &mut self,
-        map: &MapType<'_>,
-        old: Option<&Map<String, Value>>,
-        new: Option<&Map<String, Value>>,
-    ) -> bool {
+    fn entries(&mut self, map: &MapType<'_>, old: Option<&Map<String, Value>>, new: Option<&Map<String, Value>>) {
         let value_in = |map: Option<&Map<String, Value>>, name: &str| map.is_some_and(|map| map.contains_key(name));
         let only_new = new.into_iter().flatten().filter(|(name, _)| !value_in(old, name));
         let names = old.into_iter().flatten().chain(only_new).map(|(name, _)| name);
@@ -160,15 +146,37 @@ impl Walk {
             self.value(ty, before, after);
             self.path.pop();
         }
-        false
     }
 }
 
-fn items_of(value: Option<&Value>) -> &[Value] {
-    value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+/// All fields of a value that is on one side only: it, and everything in it.
+fn whole(ty: Type<'_>, value: &Value) -> Node {
+    let mut below = FieldSet::new();
+    match ty.atom(value) {
+        Atom::List(list) if !list.is_atomic() => {
+            for item in items_of(value) {
+                let Ok(step) = step_of(&list, item) else { continue };
+                // Several items of one key are one thing.
+                let is_one_of_several = below.nodes.contains_key(&step);
+                below.nodes.insert(step, if is_one_of_several { Node::member() } else { whole(list.items, item) });
+            }
+        }
+        Atom::Map(map) if !map.atomic => {
+            for (name, value) in entries_of(value).into_iter().flatten() {
+                let ty = map.member(name).map_or(Type::Deduced, |member| member.ty);
+                below.nodes.insert(PathElement::field(name), whole(ty, value));
+            }
+        }
+        _ => {}
+    }
+    Node { below, ..Node::member() }
+}
+
+fn items_of(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// The entries of a map; an empty map counts as none.
-fn entries_of(value: Option<&Value>) -> Option<&Map<String, Value>> {
-    value.and_then(Value::as_object).filter(|map| !map.is_empty())
+fn entries_of(value: &Value) -> Option<&Map<String, Value>> {
+    value.as_object().filter(|map| !map.is_empty())
 }
