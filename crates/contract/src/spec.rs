@@ -177,6 +177,15 @@ pub enum MountSource {
     /// A file or directory of the host. `sub_path` is resolved below it without ever leaving it, and made as a
     /// directory when absent; empty for the whole.
     Host { path: PathBuf, sub_path: String },
+    /// What an image holds, to be read only and not to be executed. `sub_path` is a file or directory in it.
+    Image {
+        image_id: String,
+        /// What a runtime that keeps images itself knows it by; empty: by `image_id`.
+        reference: String,
+        /// The topmost first; empty where the runtime keeps images itself.
+        lower_dirs: Vec<PathBuf>,
+        sub_path: String,
+    },
     /// An empty file system in memory that goes with the container.
     Tmpfs { size_bytes: u64, mode: u32 },
 }

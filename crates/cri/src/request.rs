@@ -142,6 +142,7 @@ pub fn mount(mount: &contract::Mount, host_path: &std::path::Path) -> wire::Moun
             Propagation::Bidirectional => 2,
         },
         recursive_read_only: mount.readonly && mount.recursive_readonly,
+        ..wire::Mount::default()
     }
 }
 

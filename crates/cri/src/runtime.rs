@@ -387,8 +387,21 @@ impl Inner {
         let attempt = spec.attempt.to_string();
         let mut mounts = Vec::with_capacity(spec.mounts.len() + 1);
         for (at, mount) in spec.mounts.iter().enumerate() {
-            let MountSource::Host { path, sub_path } = &mount.source else {
-                return Err(Error::Invalid(format!("mount {:?}: not of this machine", mount.container_path)));
+            let (path, sub_path) = match &mount.source {
+                MountSource::Host { path, sub_path } => (path, sub_path),
+                MountSource::Image { image_id, reference, sub_path, .. } => {
+                    let image = if reference.is_empty() { image_id } else { reference };
+                    mounts.push(wire::Mount {
+                        image: Some(wire::ImageSpec { image: image.clone(), ..wire::ImageSpec::default() }),
+                        image_sub_path: sub_path.clone(),
+                        readonly: true,
+                        ..request::mount(mount, Path::new(""))
+                    });
+                    continue;
+                }
+                MountSource::Tmpfs { .. } => {
+                    return Err(Error::Invalid(format!("mount {:?}: not of this machine", mount.container_path)));
+                }
             };
             let host_path = if sub_path.is_empty() {
                 path.clone()

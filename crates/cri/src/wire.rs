@@ -390,6 +390,11 @@ pub struct Mount {
     pub propagation: i32,
     #[prost(bool, tag = "8")]
     pub recursive_read_only: bool,
+    /// Instead of `host_path`: what an image holds.
+    #[prost(message, optional, tag = "9")]
+    pub image: Option<ImageSpec>,
+    #[prost(string, tag = "10")]
+    pub image_sub_path: String,
 }
 
 #[derive(Clone, PartialEq, Message)]

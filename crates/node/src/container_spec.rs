@@ -23,11 +23,20 @@ pub(crate) struct Parts<'p> {
     pub image: &'p LocalImage,
     pub environment: &'p Environment,
     pub marks: &'p Marks,
-    /// Where a volume is on this machine.
-    pub volume: &'p dyn Fn(&str) -> Option<PathBuf>,
+    /// What a volume is on this machine.
+    pub volume: &'p dyn Fn(&str) -> Option<Source>,
     /// The file for its last words.
     pub message: PathBuf,
     pub node_memory: i64,
+}
+
+/// What a volume is on this machine.
+#[derive(Clone, Debug)]
+pub(crate) enum Source {
+    /// A file or directory.
+    Path(PathBuf),
+    /// What an image holds.
+    Image(Box<LocalImage>),
 }
 
 /// The runtime's spec; the error is what the container's status shows as `CreateContainerConfigError`.
@@ -61,7 +70,7 @@ pub(crate) fn container_spec(parts: &Parts<'_>) -> Result<ContainerSpec, String>
         mounts: mounts(parts)?,
         devices: Vec::new(),
         resources: resources(&Figures::of(&container["resources"])),
-        security: security(parts),
+        security: security(parts)?,
         rlimits: Vec::new(),
         oom_score_adj: i32::try_from(figures::oom_score_adj(parts.pod, container, parts.node_memory)).ok(),
         log: Default::default(),
@@ -151,13 +160,20 @@ fn not_root(parts: &Parts<'_>, uid: Option<i64>, image_user: &str) -> Result<(),
     }
 }
 
-fn security(parts: &Parts<'_>) -> Security {
+fn security(parts: &Parts<'_>) -> Result<Security, String> {
+    // Less protection than was asked for is no protection.
+    for (field, what) in [("seccompProfile", "seccomp"), ("appArmorProfile", "AppArmor")] {
+        let profile = either(parts, field).filter(|profile| profile.text(&["type"]) == "Localhost");
+        if let Some(name) = profile.map(|profile| profile.text(&["localhostProfile"])) {
+            return Err(format!("this node does not load {what} profiles of its own: {name:?} cannot be used"));
+        }
+    }
     let own = &parts.container["securityContext"];
     let is_privileged = own.flag(&["privileged"]);
     let profile = either(parts, "seccompProfile").map_or("", |profile| profile.text(&["type"]));
     let capabilities =
         |list: &str| own.at(&["capabilities"]).map(|capabilities| texts(capabilities, list)).unwrap_or_default();
-    Security {
+    Ok(Security {
         privileged: is_privileged,
         add_capabilities: capabilities("add"),
         drop_capabilities: capabilities("drop"),
@@ -168,17 +184,26 @@ fn security(parts: &Parts<'_>) -> Security {
             _ => SeccompProfile::Unconfined,
         },
         unmasked_proc: own.text(&["procMount"]) == "Unmasked",
-    }
+    })
 }
 
 fn mounts(parts: &Parts<'_>) -> Result<Vec<Mount>, String> {
     let mut mounts = Vec::new();
     for written in parts.container.items(&["volumeMounts"]) {
         let volume = written.text(&["name"]);
-        let path = (parts.volume)(volume).ok_or_else(|| format!("cannot find volume \"{volume}\" to mount"))?;
+        let source = (parts.volume)(volume).ok_or_else(|| format!("cannot find volume \"{volume}\" to mount"))?;
+        let sub_path = sub_path(parts, written)?;
         mounts.push(Mount {
             container_path: written.text(&["mountPath"]).to_owned(),
-            source: MountSource::Host { path, sub_path: sub_path(parts, written)? },
+            source: match source {
+                Source::Path(path) => MountSource::Host { path, sub_path },
+                Source::Image(image) => MountSource::Image {
+                    image_id: image.id,
+                    reference: image.reference,
+                    lower_dirs: image.layers,
+                    sub_path,
+                },
+            },
             readonly: written.flag(&["readOnly"]),
             recursive_readonly: matches!(written.text(&["recursiveReadOnly"]), "Enabled" | "IfPossible"),
             propagation: match written.text(&["mountPropagation"]) {
@@ -254,7 +279,11 @@ mod tests {
             image: &image,
             environment: &environment,
             marks: &Marks::default(),
-            volume: &|name| (name == "v").then(|| PathBuf::from("/volumes/v")),
+            volume: &|name| match name {
+                "v" => Some(Source::Path("/volumes/v".into())),
+                "i" => Some(Source::Image(Box::new(LocalImage { id: "sha256:2".into(), ..LocalImage::default() }))),
+                _ => None,
+            },
             message: PathBuf::from("/message"),
             node_memory: 1 << 30,
         })
@@ -289,8 +318,26 @@ mod tests {
         let host = |sub_path: &str| Ok(MountSource::Host { path: "/volumes/v".into(), sub_path: sub_path.into() });
         assert_eq!(mount(json!({"subPath": "a/b"})), host("a/b"));
         assert_eq!(mount(json!({"subPathExpr": "x-$(A)"})), host("x-pod"));
+        let image = MountSource::Image {
+            image_id: "sha256:2".into(),
+            reference: String::new(),
+            lower_dirs: Vec::new(),
+            sub_path: "a".into(),
+        };
+        assert_eq!(mount(json!({"name": "i", "subPath": "a"})), Ok(image));
         assert!(mount(json!({"subPath": "../x"})).is_err() && mount(json!({"subPathExpr": "$(NO)"})).is_err());
         assert!(spec(json!({"volumeMounts": [{"name": "w", "mountPath": "/w"}]})).is_err());
+    }
+
+    #[test]
+    fn a_profile_that_cannot_be_loaded_is_no_reason_to_run_without() {
+        let profile = |field: &str, profile: Value| spec(json!({"name": "c", "securityContext": {field: profile}}));
+        let own = json!({"type": "Localhost", "localhostProfile": "p.json"});
+        let why = "this node does not load seccomp profiles of its own: \"p.json\" cannot be used";
+        assert_eq!(profile("seccompProfile", own.clone()).map(drop), Err(why.to_owned()));
+        assert!(profile("appArmorProfile", own).is_err());
+        let usual = profile("seccompProfile", json!({"type": "RuntimeDefault"})).map(|spec| spec.security.seccomp);
+        assert_eq!(usual, Ok(SeccompProfile::RuntimeDefault));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use agent::env;
-use agent::pod::{Answer, Failure, Marks, Pod, ProbeAnswer, Pulled, Shown, Step};
+use agent::pod::{Answer, Container, Failure, Marks, Pod, ProbeAnswer, Pulled, Shown, Step, VolumeImage};
 use contract::{ContainerRuntime, Error};
 use meta::ObjectExt;
 use serde_json::Value;
@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use view::View;
 
 use crate::api::{Api, PODS};
-use crate::container_spec::{Parts, container_spec};
+use crate::container_spec::{Parts, Source, container_spec};
 use crate::dirs::Dirs;
 use crate::image::{Course, ImageStore, LocalImage, PULL_TIMEOUT, course};
 use crate::probing::{self, Target};
@@ -103,7 +103,7 @@ impl Hands {
             }
             Step::Mount => done(volume::set_up(&self.api, &task.view, &self.dirs, pod).await),
             Step::Unmount => self.unmount(pod).await,
-            Step::Pull { image, policy, .. } => self.pull(pod, image, policy).await.into(),
+            Step::Pull { image, policy, volumes, .. } => self.pull_all(pod, image, policy, volumes).await.into(),
             Step::CreateSandbox { attempt } => self.create_sandbox(pod, *attempt).await,
             Step::CreateContainer { sandbox, container, attempt, image_id, marks } => {
                 let made = self.create(task, sandbox, container, (*attempt, image_id, marks)).await;
@@ -134,6 +134,17 @@ impl Hands {
         let (directory, volumes) = (self.dirs.pod(pod.uid()), self.dirs.volumes(pod.uid()));
         let torn = tokio::task::spawn_blocking(move || volume::tear_down(&directory, &volumes)).await;
         done(torn.unwrap_or_else(|error| Err(error.to_string())))
+    }
+
+    /// A container's image and those that it mounts; the answer is about its own.
+    async fn pull_all(&self, pod: &Value, image: &str, policy: &str, volumes: &[VolumeImage]) -> Answer {
+        for volume in volumes {
+            if let Answer::Failed(failure) = self.pull(pod, &volume.image, &volume.policy).await {
+                let message = format!("image of volume \"{}\": {}", volume.volume, failure.message);
+                return Answer::Failed(Failure { message, ..failure });
+            }
+        }
+        self.pull(pod, image, policy).await
     }
 
     async fn pull(&self, pod: &Value, name: &str, policy: &str) -> Answer {
@@ -189,7 +200,7 @@ impl Hands {
         let environment = env::environment(&pod, container.spec, &material).map_err(config)?;
         let image = self.image(container.image(), image_id).await?;
         volume::restore(&self.api, &task.view, &self.dirs, &pod).await.map_err(config)?;
-        let volumes = self.volumes(&pod, container.spec).await;
+        let volumes = self.volumes(&pod, &container).await?;
         let message = self.message_file(pod.uid(), name, attempt).map_err(config)?;
         let spec = container_spec(&Parts {
             pod: &pod,
@@ -219,15 +230,20 @@ impl Hands {
         })
     }
 
-    async fn volumes(&self, pod: &Value, container: &Value) -> BTreeMap<String, PathBuf> {
-        let mut places = BTreeMap::new();
-        for mount in container.items(&["volumeMounts"]) {
+    async fn volumes(&self, pod: &Value, container: &Container<'_>) -> Result<BTreeMap<String, Source>, Failure> {
+        let mut sources = BTreeMap::new();
+        for VolumeImage { volume, image, .. } in Pod::new(pod).image_volumes(container) {
+            sources.insert(volume, Source::Image(Box::new(self.image(&image, &image).await?)));
+        }
+        for mount in container.spec.items(&["volumeMounts"]) {
             let name = mount.text(&["name"]);
-            if let Some(path) = volume::place(&self.api, &self.dirs, pod, name).await {
-                places.insert(name.to_owned(), path);
+            if !sources.contains_key(name)
+                && let Some(path) = volume::place(&self.api, &self.dirs, pod, name).await
+            {
+                sources.insert(name.to_owned(), Source::Path(path));
             }
         }
-        places
+        Ok(sources)
     }
 
     fn message_file(&self, uid: &str, container: &str, attempt: u32) -> Result<PathBuf, String> {

@@ -270,3 +270,70 @@ async fn shared_namespaces() {
     assert_eq!(status.exit.unwrap().exit_code, 0);
     rig.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn images_are_mounted_to_be_read() {
+    if skip() {
+        return;
+    }
+    let rig = Rig::new().await;
+    let sandbox = rig.sandbox("images").await;
+    let (top, base) = (rig.dir.join("top"), rig.dir.join("base"));
+    for (layer, text) in [(&top, "from the top"), (&base, "from the base")] {
+        fs::create_dir_all(layer.join("data")).unwrap();
+        fs::write(layer.join("data/both"), text).unwrap();
+    }
+    fs::write(base.join("data/below"), "only below").unwrap();
+    symlink("/etc", base.join("out")).unwrap();
+    let image = |container_path: &str, layers: &[&std::path::PathBuf], sub_path: &str| Mount {
+        source: MountSource::Image {
+            image_id: "sha256:1".to_owned(),
+            reference: String::new(),
+            lower_dirs: layers.iter().map(|layer| (*layer).clone()).collect(),
+            sub_path: sub_path.to_owned(),
+        },
+        ..host(container_path, &top, "")
+    };
+    let commands = [
+        "show",
+        "/whole/data/both",
+        "show",
+        "/whole/data/below",
+        "show",
+        "/part/below",
+        "show",
+        "/file",
+        "show",
+        "/one/data/both",
+        "write",
+        "/whole/data/new",
+        "x",
+        "write",
+        "/one/new",
+        "x",
+        "write",
+        "/part/new",
+        "x",
+    ];
+    let mut spec = rig.spec("main", &commands);
+    spec.mounts = vec![
+        image("/whole", &[&top, &base], ""),
+        image("/part", &[&top, &base], "data"),
+        image("/file", &[&top, &base], "data/both"),
+        image("/one", &[&base], ""),
+    ];
+    let (status, printed) = rig.run(&sandbox.id, &spec).await;
+    assert_eq!(status.exit.unwrap().exit_code, 0, "{printed}");
+    assert_eq!((printed.matches("from the top").count(), printed.matches("from the base").count()), (2, 1), "{printed}");
+    assert_eq!(printed.matches("only below").count(), 2, "{printed}");
+    assert_eq!(printed.matches("new: Read-only file system").count(), 3, "{printed}");
+    assert!(!base.join("new").exists() && !top.join("data/new").exists());
+    for (sub_path, good) in [("data", true), ("missing", false), ("out/passwd", false), ("../base", false)] {
+        let mut spec = rig.spec("part", &["exit", "0"]);
+        spec.mounts = vec![image("/part", &[&top, &base], sub_path)];
+        let id = rig.runtime.create_container(&sandbox.id, &spec).await.unwrap();
+        let started = rig.runtime.start_container(&id).await;
+        assert_eq!(started.is_ok(), good, "{sub_path}: {started:?}");
+        rig.runtime.remove_container(&id).await.unwrap();
+    }
+}

@@ -266,6 +266,7 @@ fn pods_get_their_images_from_a_registry() {
     let _plain = Registry::start(&own.directory, PLAIN, "");
     image.push("app", "v1");
     by_tag_and_digest(&own, &image);
+    as_a_volume(&own);
     what_is_not_there(&own, &image);
     credentials(&own);
     own_authority(&own, &keys);
@@ -294,6 +295,34 @@ fn by_tag_and_digest(own: &Own, image: &Exported) {
     assert_eq!(runs(own, "by-tag"), format!("{PLAIN}/app@{}", image.manifest));
     own.apply(PODS, &pod("by-digest", &format!("{PLAIN}/app@{}", image.manifest), &[]));
     assert_eq!(runs(own, "by-digest"), format!("{PLAIN}/app@{}", image.manifest));
+}
+
+/// What an image holds is read by another one's program, and neither written nor executed.
+fn as_a_volume(own: &Own) {
+    forget(own);
+    let app = format!("{PLAIN}/app:v1");
+    let with_volume = |name: &str, volume: &str, sub_path: &str, check: &str| {
+        let mut pod = pod(name, &app, &[]);
+        pod["spec"]["volumes"] = json!([
+            {"name": "v", "image": {"reference": volume}},
+            {"name": "usr", "hostPath": {"path": "/usr"}},
+        ]);
+        let container = &mut pod["spec"]["containers"][0];
+        container["command"] = json!(["/usr/bin/sh", "-c", format!("{check} && exec sleep 100000")]);
+        container["env"] = json!([{"name": "PATH", "value": "/usr/bin"}]);
+        container["volumeMounts"] = json!([
+            {"name": "v", "mountPath": "/image", "subPath": sub_path},
+            {"name": "usr", "mountPath": "/usr", "readOnly": true},
+        ]);
+        own.apply(PODS, &pod);
+    };
+    with_volume("whole", &app, "", "cmp /image/bin/box /bin/box && ! touch /image/x && ! /image/bin/box serve 1");
+    runs(own, "whole");
+    with_volume("part", &app, "bin", "cmp /image/box /bin/box");
+    runs(own, "part");
+    with_volume("no-volume", &format!("{PLAIN}/app:v2"), "", "true");
+    fails(own, "no-volume", &["image of volume \"v\"", "app:v2: not found"]);
+    own.delete(&format!("{PODS}/no-volume"), Some(0));
 }
 
 fn what_is_not_there(own: &Own, image: &Exported) {

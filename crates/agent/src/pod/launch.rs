@@ -62,6 +62,7 @@ fn pull(scene: &Scene<'_>, container: &Container<'_>, turn: &mut Turn) {
         container: container.name().to_owned(),
         image: container.image().to_owned(),
         policy: container.pull_policy().to_owned(),
+        volumes: scene.pod.image_volumes(container).collect(),
     };
     turn.attempt(scene, step, backoff::PULL);
 }

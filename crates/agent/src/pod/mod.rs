@@ -33,7 +33,7 @@ pub use scene::{Here, Scene};
 pub use shown::{Container as ShownContainer, Exit, Marks, Sandbox, Shown, State};
 pub use spec::{Container, Pod, Role};
 pub(crate) use status::difference as status_difference;
-pub use step::{Answer, Failure, Op, Pulled, Resized, Step};
+pub use step::{Answer, Failure, Op, Pulled, Resized, Step, VolumeImage};
 
 /// What a turn decides.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,6 +7,7 @@ use serde_json::Value;
 use stdx::Time;
 
 use super::probe::{Kind, Probe};
+use super::step::VolumeImage;
 
 /// Grace when the spec says nothing: the API's default.
 const GRACE_SECONDS: i64 = 30;
@@ -89,6 +90,21 @@ impl<'a> Pod<'a> {
     /// The container of this name.
     pub fn container(&self, name: &str) -> Option<Container<'a>> {
         self.containers().find(|container| container.name() == name)
+    }
+
+    /// The images that a container mounts as volumes.
+    pub fn image_volumes(&self, container: &Container<'a>) -> impl Iterator<Item = VolumeImage> + use<'a> {
+        let mounts = container.spec.items(&["volumeMounts"]);
+        let is_mounted = |name: &str| mounts.iter().any(|mount| mount.text(&["name"]) == name);
+        let volumes = self.spec().items(&["volumes"]).iter().filter(move |volume| is_mounted(volume.text(&["name"])));
+        volumes.filter_map(|volume| {
+            let image = volume.get("image").filter(|image| image.is_object())?;
+            Some(VolumeImage {
+                volume: volume.text(&["name"]).to_owned(),
+                image: image.text(&["reference"]).to_owned(),
+                policy: image.text(&["pullPolicy"]).to_owned(),
+            })
+        })
     }
 
     /// What the API shows of a container.

@@ -8,6 +8,17 @@ use super::probe::{Kind, ProbeAnswer};
 use super::shown::Marks;
 use crate::figures::Figures;
 
+/// An image that is a volume of a container.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct VolumeImage {
+    /// The volume's name.
+    pub volume: String,
+    /// The image, as written in the spec.
+    pub image: String,
+    /// `Always`, `IfNotPresent` or `Never`.
+    pub policy: String,
+}
+
 /// One effect. Effects of one turn are independent of each other and may be performed at the same time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
@@ -21,6 +32,8 @@ pub enum Step {
         image: String,
         /// `Always`, `IfNotPresent` or `Never`.
         policy: String,
+        /// Images that it mounts, which it needs as much.
+        volumes: Vec<VolumeImage>,
     },
     /// Makes a sandbox.
     CreateSandbox {

@@ -82,6 +82,10 @@ async fn other(api: &Api, pod: &Value, volume: &Value, path: PathBuf) -> Result<
     if part("persistentVolumeClaim").is_some() || part("ephemeral").is_some() {
         return claim::path(api, pod, volume).await.map(|_| ());
     }
+    // Pulled with the images of the containers that mount it.
+    if part("image").is_some() {
+        return Ok(());
+    }
     let kinds = volume.as_object().into_iter().flatten().map(|(key, _)| key.as_str());
     let kind = kinds.filter(|key| *key != "name").collect::<Vec<_>>().join(", ");
     Err(format!("no volume plugin matched: {kind} is not supported on this node"))

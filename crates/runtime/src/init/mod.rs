@@ -104,11 +104,12 @@ fn try_launch(plan: &Launch<'_>, stdio: Stdio) -> Outcome<std::convert::Infallib
     rustix::process::setsid().doing("setsid")?;
     plan.group.join(0).doing("join the control group")?;
     set_oom_score(spec)?;
-    let trees = mounts::open_sources(plan)?;
+    let mut trees = mounts::open_sources(plan)?;
     let shm = rootfs::open_shm(plan)?;
     join_namespaces(plan)?;
     sys::unshare(libc::CLONE_NEWNS | libc::CLONE_NEWCGROUP).doing("unshare")?;
     let root = rootfs::mount_root(plan)?;
+    trees.extend(mounts::open_images(plan)?);
     rootfs::fill(plan, root.as_fd(), shm)?;
     mounts::attach(spec, root.as_fd(), trees)?;
     // Resolved while the root is still writable: the directory may have to be made.

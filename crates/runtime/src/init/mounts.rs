@@ -2,9 +2,9 @@
 //! within the root by `openat2`; both are joined by descriptor, so that no path is looked at twice.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags};
 
@@ -19,7 +19,7 @@ pub(super) struct Source {
     is_dir: bool,
 }
 
-/// Opens all sources, those with the shortest targets first.
+/// Opens all sources but images, which need a mount namespace of their own.
 pub(super) fn open_sources(plan: &Launch<'_>) -> Outcome<Vec<Source>> {
     let spec = &plan.record.spec;
     let mut sources = Vec::with_capacity(spec.mounts.len() + 3);
@@ -30,11 +30,78 @@ pub(super) fn open_sources(plan: &Launch<'_>) -> Outcome<Vec<Source>> {
             sources.push(open_source(&own_file(plan.sandbox_dir, file, target, spec.security.readonly_root))?);
         }
     }
-    for mount in &spec.mounts {
+    for mount in spec.mounts.iter().filter(|mount| !matches!(mount.source, MountSource::Image { .. })) {
         sources.push(open_source(mount)?);
     }
-    sources.sort_by_key(|source| components(&source.mount.container_path).count());
     Ok(sources)
+}
+
+/// Opens the images that are mounted, in the container's mount namespace: a part of one can be taken only of what is
+/// mounted somewhere.
+pub(super) fn open_images(plan: &Launch<'_>) -> Outcome<Vec<Source>> {
+    let mut sources = Vec::new();
+    for (at, mount) in plan.record.spec.mounts.iter().enumerate() {
+        let MountSource::Image { lower_dirs, sub_path, .. } = &mount.source else { continue };
+        let place = plan.dir.join(format!("image-{at}"));
+        let opened = image_tree(lower_dirs).and_then(|tree| part_of(tree, &place, sub_path));
+        let (tree, is_dir) =
+            opened.map_err(|e| Failure::new(format!("mount {:?}: {}", mount.container_path, e.message)))?;
+        sources.push(Source { mount: mount.clone(), tree, is_dir });
+    }
+    Ok(sources)
+}
+
+/// Layers as one tree that nobody writes to and nothing is executed in.
+fn image_tree(layers: &[PathBuf]) -> Outcome<OwnedFd> {
+    let attributes =
+        libc::MOUNT_ATTR_RDONLY | libc::MOUNT_ATTR_NOEXEC | libc::MOUNT_ATTR_NOSUID | libc::MOUNT_ATTR_NODEV;
+    match layers {
+        [] => Err(Failure::new("the image has no layers")),
+        // An overlay of one layer needs another to write to.
+        [layer] => {
+            let what = format!("open {}", layer.display());
+            let layer = rustix::fs::open(layer, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).doing(&what)?;
+            let tree = clone_tree(layer.as_fd(), "").doing("open_tree")?;
+            sys::mount_setattr(tree.as_fd(), true, attributes, 0, 0).doing("make read-only")?;
+            Ok(tree)
+        }
+        layers => {
+            let names: Vec<String> = layers.iter().map(|layer| layer.display().to_string()).collect();
+            let one_by_one = names.iter().map(|name| ("lowerdir+", name.as_str()));
+            let options: Vec<(&str, &str)> = [("source", "overlay")].into_iter().chain(one_by_one).collect();
+            file_system("overlay", &options, attributes).or_else(|_| {
+                // Before Linux 6.5 layers cannot be given one by one.
+                let joined = joined_layers(&names);
+                file_system("overlay", &[("source", "overlay"), ("lowerdir", &joined)], attributes)
+            })
+        }
+    }
+}
+
+/// Layers as one option of an overlay.
+pub(super) fn joined_layers(layers: &[String]) -> String {
+    let escaped = layers.iter().map(|layer| escape(layer));
+    escaped.collect::<Vec<_>>().join(":")
+}
+
+/// A path as an option of an overlay has it.
+pub(super) fn escape(path: &str) -> String {
+    path.replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,")
+}
+
+/// A file or directory of a tree, which is mounted at `place` for that; never anything outside it.
+fn part_of(tree: OwnedFd, place: &Path, sub_path: &str) -> Outcome<(OwnedFd, bool)> {
+    if sub_path.is_empty() {
+        return Ok((tree, true));
+    }
+    std::fs::create_dir_all(place).doing(&format!("make {}", place.display()))?;
+    let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+    rustix::mount::move_mount(&tree, "", CWD, place, flags).doing("mount the image")?;
+    let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let part = rustix::fs::openat2(&tree, sub_path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty(), how)
+        .doing(&format!("subPath {sub_path:?} of the image"))?;
+    let is_dir = is_dir(part.as_fd())?;
+    Ok((clone_tree(part.as_fd(), "").doing("open_tree")?, is_dir))
 }
 
 fn own_file(dir: &Path, file: &str, target: &str, readonly: bool) -> Mount {
@@ -52,6 +119,7 @@ fn open_source(mount: &Mount) -> Outcome<Source> {
     let (tree, is_dir) = match &mount.source {
         MountSource::Host { path, sub_path } => clone_host_tree(path, sub_path).map_err(fail)?,
         MountSource::Tmpfs { size_bytes, mode } => (tmpfs(*size_bytes, *mode, 0).map_err(fail)?, true),
+        MountSource::Image { .. } => return Err(fail(Failure::new("images are opened later"))),
     };
     set_attributes(mount, &tree).map_err(fail)?;
     Ok(Source { mount: mount.clone(), tree, is_dir })
@@ -129,9 +197,10 @@ pub(super) fn file_system(kind: &str, options: &[(&str, &str)], attributes: u64)
     rustix::mount::fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes).doing(&what)
 }
 
-/// Puts every source at its target below `root`, making targets that are missing.
-pub(super) fn attach(spec: &ContainerSpec, root: BorrowedFd<'_>, sources: Vec<Source>) -> Outcome<()> {
+/// Puts every source at its target below `root`, those with the shortest targets first, making targets that are missing.
+pub(super) fn attach(spec: &ContainerSpec, root: BorrowedFd<'_>, mut sources: Vec<Source>) -> Outcome<()> {
     debug_assert!(sources.len() >= spec.mounts.len());
+    sources.sort_by_key(|source| components(&source.mount.container_path).count());
     for source in sources {
         let path = &source.mount.container_path;
         let leaf = if source.is_dir { Leaf::Dir } else { Leaf::File };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags};
 use rustix::mount::{MountPropagationFlags, MoveMountFlags};
 
-use super::mounts::{Leaf, clone_tree, file_system, is_dir, place, tmpfs, walk};
+use super::mounts::{Leaf, clone_tree, escape, file_system, is_dir, joined_layers, place, tmpfs, walk};
 use super::{Doing, Failure, Launch, Outcome};
 use crate::cgroup::{DeviceRule, Hierarchies};
 use crate::sys;
@@ -89,9 +89,7 @@ pub(super) fn mount_root(plan: &Launch<'_>) -> Outcome<OwnedFd> {
 }
 
 fn mount_joined(layers: &[String], upper: &str, work: &str, target: &Path) -> Outcome<()> {
-    let escape = |path: &str| path.replace('\\', "\\\\").replace(':', "\\:").replace(',', "\\,");
-    let lower: Vec<String> = layers.iter().map(|layer| escape(layer)).collect();
-    let options = format!("lowerdir={},upperdir={},workdir={}", lower.join(":"), escape(upper), escape(work));
+    let options = format!("lowerdir={},upperdir={},workdir={}", joined_layers(layers), escape(upper), escape(work));
     let options = std::ffi::CString::new(options).map_err(|_| Failure::new("a layer's path contains a NUL byte"))?;
     let none = rustix::mount::MountFlags::empty();
     rustix::mount::mount("overlay", target, "overlay", none, Some(options.as_c_str())).doing("mount the layers")
