@@ -190,7 +190,7 @@ impl Ask {
 impl Wants {
     fn of(pod: &Seen<Pod>) -> Wants {
         let (spec, labels, namespace) = (&pod.facts.spec, &pod.meta().labels, &*pod.meta().namespace);
-        let requests = spec.requests();
+        let requests = pod.facts.requests();
         let class = class_of(spec);
         let affinity = spec.affinity.as_deref();
         let term = |term: &PodAffinityTerm| Term::of(term, namespace, labels);

@@ -553,5 +553,5 @@ fn is_counted_alike(old: &Ask, new: &Object) -> bool {
     *before.meta().uid == *new.meta().uid
         && before.meta().is_deleting() == new.meta().is_deleting()
         && before.meta().labels == new.meta().labels
-        && old.wants.requests == Pod::of(new).spec.requests()
+        && old.wants.requests == Pod::of(new).requests()
 }

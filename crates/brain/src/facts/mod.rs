@@ -4,6 +4,7 @@
 //! and is kept beside them. Every brain shares the same ones. Absent and malformed fields read as empty: the API has already refused what the schema forbids.
 
 mod affinity;
+mod held;
 mod node;
 mod pod;
 mod pod_spec;
@@ -13,7 +14,6 @@ mod wire;
 
 use std::sync::Arc;
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use store::Revision;
 use view::{Meta, Object};
@@ -92,11 +92,4 @@ impl<T> Seen<T> {
     pub fn revision(&self) -> Revision {
         self.object.revision()
     }
-}
-
-/// The annotations of an object, for the projections that look at some.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-pub(crate) struct Annotated {
-    pub annotations: std::collections::BTreeMap<Box<str>, Box<str>>,
 }

@@ -1,5 +1,6 @@
 //! Pods.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,23 +9,36 @@ use stdx::Time;
 use view::Object;
 
 use super::wire::time;
-use super::{Annotated, Condition, Fact, PodSpec};
+use super::{Condition, Fact, PodSpec, Requests, held};
 
 /// A pod.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 pub struct Pod {
-    metadata: Annotated,
+    pub(super) metadata: PodMeta,
     /// What it asks for.
     pub spec: PodSpec,
     /// How it is.
     pub status: PodStatus,
+    /// What its node holds for it, where that is not what the spec asks for.
+    #[serde(skip)]
+    held: Option<Box<Requests>>,
+}
+
+/// What decisions about pods need of `metadata` beside what every object has.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct PodMeta {
+    annotations: BTreeMap<Box<str>, Box<str>>,
+    pub generation: i64,
 }
 
 /// `status`.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodStatus {
+    /// The generation of the spec that the node has seen.
+    pub observed_generation: i64,
     /// `Pending`, `Running`, `Succeeded`, `Failed` or `Unknown`.
     pub phase: Box<str>,
     /// Why it is in that phase, e.g. `Evicted`.
@@ -117,12 +131,23 @@ pub struct Terminated {
     pub finished_at: Option<Time>,
 }
 
-impl Fact for Pod {}
+impl Fact for Pod {
+    fn read(bytes: &[u8]) -> Pod {
+        let mut pod: Pod = meta::stored::read(bytes).unwrap_or_default();
+        pod.held = held::requests(&pod, bytes);
+        pod
+    }
+}
 
 impl Pod {
     /// The projection of a pod.
     pub fn of(object: &Object) -> Arc<Pod> {
         <Pod as Fact>::of(object)
+    }
+
+    /// What it takes of its node: what it asks for, but for a pod that is being given other resources.
+    pub fn requests(&self) -> Requests {
+        self.held.as_deref().cloned().unwrap_or_else(|| self.spec.requests())
     }
 
     /// The condition of this type.

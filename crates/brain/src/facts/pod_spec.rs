@@ -161,7 +161,7 @@ impl PodSpec {
     /// What the pod needs on its node: the containers together with the sidecars, or the largest moment of the
     /// start if that is more; the pod's own resources where it states them; and the overhead.
     pub fn requests(&self) -> Requests {
-        let mut total = self.containers_requests();
+        let mut total = self.sum(|container| container.resources.requests.whole());
         if let Some(pod) = &self.resources {
             pod.requests.whole().each(|name, amount| {
                 if pod.requests.get(name).is_some() {
@@ -173,10 +173,11 @@ impl PodSpec {
         total
     }
 
-    fn containers_requests(&self) -> Requests {
+    /// What the containers need together, each as much as `own` says.
+    pub(super) fn sum(&self, own: impl Fn(&Container) -> Requests) -> Requests {
         let (mut sidecars, mut peak) = (Requests::default(), Requests::default());
         for container in &self.init_containers {
-            let own = container.resources.requests.whole();
+            let own = own(container);
             if container.is_sidecar() {
                 sidecars.add(&own);
                 peak.raise_to(&sidecars);
@@ -187,7 +188,7 @@ impl PodSpec {
             }
         }
         let mut total = sidecars;
-        self.containers.iter().for_each(|container| total.add(&container.resources.requests.whole()));
+        self.containers.iter().for_each(|container| total.add(&own(container)));
         total.raise_to(&peak);
         total
     }

@@ -250,9 +250,9 @@ fn fit(ask: &Ask, node: &Seen<Node>, there: &[&Ask]) -> Vec<String> {
     if there.len() as i64 + 1 > all.get("pods") {
         reasons.push("Too many pods".to_owned());
     }
-    let want = ask.spec().requests();
+    let want = ask.pod.facts.requests();
     want.each(|name, amount| {
-        let used: i64 = there.iter().map(|pod| pod.spec().requests().get(name)).sum();
+        let used: i64 = there.iter().map(|pod| pod.pod.facts.requests().get(name)).sum();
         if amount > 0 && used + amount > all.get(name) {
             reasons.push(format!("Insufficient {name}"));
         }

@@ -68,6 +68,25 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_is_resized_takes_the_most_of_what_it_may_have() {
+        let check = |asked: i64, granted: &str, reason: &str, is_room_for_one: bool| {
+            let mut there = crate::testing::pod("there", crate::testing::cpu(asked));
+            there["spec"]["nodeName"] = json!("n1");
+            there["status"] = json!({"phase": "Running",
+                "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason}],
+                "containerStatuses": [{"name": "c", "allocatedResources": {"cpu": granted}}]});
+            let mut info = NodeInfo::new(object("core/nodes", &node("n1", "a")), 1);
+            info.add(&crate::Ask::of(object("core/pods", &there)));
+            let fits = fits_alone(&ask("p", crate::testing::cpu(1000)), &info);
+            assert_eq!(fits, is_room_for_one, "{asked} {granted} {reason}");
+        };
+        check(4000, "3", "Deferred", false);
+        check(4000, "3", "Infeasible", true);
+        check(40_000, "3", "Infeasible", true);
+        check(1000, "4", "Deferred", false);
+    }
+
+    #[test]
     fn pods_are_counted() {
         let mut info = NodeInfo::new(object("core/nodes", &node("n1", "a")), 1);
         (0..10).for_each(|i| info.add(&ask(&format!("p{i}"), json!({}))));
