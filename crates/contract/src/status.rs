@@ -109,6 +109,8 @@ pub enum EventKind {
     SandboxUnplugged,
     SandboxNotReady,
     SandboxRemoved,
+    /// The runtime does not answer at once: whoever goes by what it showed finds out for how long.
+    Silent,
 }
 
 impl EventKind {
@@ -123,7 +125,8 @@ impl EventKind {
             EventKind::SandboxReady
             | EventKind::SandboxUnplugged
             | EventKind::SandboxNotReady
-            | EventKind::SandboxRemoved => false,
+            | EventKind::SandboxRemoved
+            | EventKind::Silent => false,
         }
     }
 }

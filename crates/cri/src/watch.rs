@@ -22,6 +22,11 @@ const LIST_SELDOM: Duration = Duration::from_secs(10);
 const LOGS_EVERY: Duration = Duration::from_secs(10);
 /// How long a runtime that went away is left alone.
 const RETRY: Duration = Duration::from_secs(1);
+/// How long a list may take before somebody is told: many times what the longest one takes.
+const QUIET_MAX: Duration = Duration::from_secs(2);
+
+/// That the runtime does not answer.
+const SILENT: Event = Event { sandbox: String::new(), kind: EventKind::Silent };
 
 /// Sandboxes and containers with their states.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,7 +44,11 @@ pub async fn run(inner: Weak<Inner>) {
     let mut logs_at = tokio::time::Instant::now();
     loop {
         let Some(runtime) = inner.upgrade() else { break };
-        if let Ok(next) = look(&runtime).await {
+        let looked = look_patiently(&runtime).await;
+        if looked.is_err() {
+            runtime.publish(SILENT);
+        }
+        if let Ok(next) = looked {
             if let Some(seen) = &seen {
                 changes(seen, &next).into_iter().for_each(|event| runtime.publish(event));
             }
@@ -89,6 +98,16 @@ async fn listen(inner: Weak<Inner>) {
         }
         tokio::time::sleep(RETRY).await;
     }
+}
+
+/// Looks, and tells if that takes long.
+async fn look_patiently(runtime: &Inner) -> Result<Seen, CallError> {
+    let mut looking = std::pin::pin!(look(runtime));
+    tokio::select! {
+        looked = &mut looking => return looked,
+        () = tokio::time::sleep(QUIET_MAX) => runtime.publish(SILENT),
+    }
+    looking.await
 }
 
 async fn look(runtime: &Inner) -> Result<Seen, CallError> {

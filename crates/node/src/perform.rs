@@ -27,7 +27,7 @@ use crate::{material, volume};
 const PULLS_MAX: usize = 4;
 /// Sandboxes and containers made at a time: each is a process start and some tens of system calls.
 const STARTS_MAX: usize = 16;
-/// Probes and hooks performed at a time.
+/// Probes performed at a time over the network, and as many as commands, which may have to wait for a runtime.
 const PROBES_MAX: usize = 64;
 /// How long a postStart hook may take. Upstream sets no limit; an answer that never comes would hold the pod for ever.
 const POST_START_TIMEOUT: Duration = Duration::from_secs(60 * 60);
@@ -44,6 +44,7 @@ pub(crate) struct Hands {
     pulls: Semaphore,
     starts: Semaphore,
     probes: Semaphore,
+    commands: Semaphore,
 }
 
 /// The pod that a step is for, as it was when the step was decided.
@@ -87,6 +88,7 @@ impl Hands {
             pulls: Semaphore::new(PULLS_MAX),
             starts: Semaphore::new(STARTS_MAX),
             probes: Semaphore::new(PROBES_MAX),
+            commands: Semaphore::new(PROBES_MAX),
         }
     }
 
@@ -309,7 +311,8 @@ impl Hands {
         let pod = Pod::new(&task.object);
         let Some(container) = pod.container(name) else { return Answer::Done.into() };
         let Some(probe) = container.probe(kind) else { return Answer::Done.into() };
-        let Ok(_permit) = self.probes.acquire().await else {
+        let permits = if probing::is_command(probe.spec) { &self.commands } else { &self.probes };
+        let Ok(_permit) = permits.acquire().await else {
             return Answer::Probed(ProbeAnswer::Unknown("stopping".to_owned())).into();
         };
         let ip = self.address(task);

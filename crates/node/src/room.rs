@@ -1,6 +1,7 @@
 //! The one task that looks at the node's pods and decides what is next for each.
 
 mod errands;
+mod looking;
 mod resizes;
 mod statics;
 
@@ -31,16 +32,13 @@ use crate::machine::Machine;
 use crate::manifests::Manifests;
 use crate::mirrors::Mirrors;
 use crate::objects::Objects;
-use crate::orphans::Orphans;
 use crate::perform::{Ended, Hands, Task};
-use crate::seen::{self, Beside};
+use crate::seen::Beside;
 use crate::upkeep::{Errand, Guard};
-use crate::{COMPONENT, NodeConfig, log, resize, volume};
+use crate::{COMPONENT, NodeConfig, resize, volume};
 
 /// How often volumes made of objects are brought up to date when nothing is known to have changed: tokens expire.
 const REFRESH_EVERY: Duration = Duration::from_secs(5 * 60);
-/// How long a runtime that does not answer is left alone.
-const RETRY_RUNTIME: Duration = Duration::from_secs(1);
 
 /// A pod on this node.
 struct Tenant {
@@ -54,6 +52,8 @@ struct Tenant {
     wake: Option<Time>,
     refreshed: Time,
     is_refreshing: bool,
+    /// Whether something has ended since the last look that it would show.
+    is_clouded: bool,
 }
 
 impl Tenant {
@@ -70,9 +70,6 @@ impl Tenant {
     }
 }
 
-/// Sandboxes and containers as the runtime lists them.
-type Listed = contract::Result<(Vec<contract::SandboxStatus>, Vec<contract::ContainerStatus>)>;
-
 /// A step that has ended.
 pub(crate) struct Done {
     uid: String,
@@ -85,7 +82,7 @@ pub(crate) enum News {
     /// A step has ended.
     Ended(Done),
     /// The runtime was looked at.
-    Looked(Listed),
+    Looked(looking::Listed),
     /// Volumes were brought up to date.
     Refreshed { uid: String },
     /// The runtime has changed.
@@ -110,9 +107,14 @@ struct Room {
     shown: BTreeMap<String, Shown>,
     beside: Beside,
     is_stale: bool,
-    /// Whether the runtime is being looked at, which takes as long as it takes: until then nothing is decided.
-    is_looking: bool,
-    /// Steps that have ended since the look began, which does not show what they did. One a step that was under way.
+    /// Since when the runtime is being looked at.
+    looking_since: Option<Time>,
+    /// Whether it was ever seen what runs: until then nothing is decided.
+    is_known: bool,
+    /// Whether the runtime does not answer: then only that is decided and done which does not need it.
+    is_silent: bool,
+    /// Steps of the runtime that have ended since the look began, which does not show what they did. One a step that was
+    /// under way.
     unseen: Vec<Done>,
     is_swept: bool,
     retry_runtime: Option<Time>,
@@ -150,6 +152,7 @@ pub async fn run(config: NodeConfig, mut stop: watch::Receiver<bool>) {
         moved.mark_unchanged();
         room.look();
         room.look_at_runtime();
+        room.notice_silence();
         room.decide_if_seen();
         room.keep_mirrors();
         room.tell_untold();
@@ -216,7 +219,9 @@ impl Room {
             shown: BTreeMap::new(),
             beside: Beside::default(),
             is_stale: true,
-            is_looking: false,
+            looking_since: None,
+            is_known: false,
+            is_silent: false,
             unseen: Vec::new(),
             is_swept: false,
             retry_runtime: None,
@@ -340,6 +345,7 @@ impl Room {
             wake: None,
             refreshed: self.config.clock.now(),
             is_refreshing: false,
+            is_clouded: false,
         };
         self.tenants.insert(uid.to_owned(), tenant);
         self.awake.insert(uid.to_owned());
@@ -392,125 +398,8 @@ impl Room {
         }
     }
 
-    /// Begins to find out what the runtime shows, if it may have changed.
-    fn look_at_runtime(&mut self) {
-        let now = self.config.clock.now();
-        if self.is_looking || !self.is_stale || self.retry_runtime.is_some_and(|at| at > now) {
-            return;
-        }
-        // What changes from now on makes it stale again.
-        (self.is_stale, self.is_looking) = (false, true);
-        let (runtime, news) = (Arc::clone(&self.config.runtime), self.news.clone());
-        tokio::spawn(async move {
-            let looking = tokio::spawn(async move { list(&*runtime).await });
-            let broken = |_| Err(contract::Error::WrongState("the look at the container runtime panicked".to_owned()));
-            // The receiver is gone only when the node is.
-            let _ = news.send(News::Looked(looking.await.unwrap_or_else(broken)));
-        });
-    }
-
-    /// Decides by what the runtime showed, and only then hears of what ended since.
-    fn end_look(&mut self, listed: Listed) {
-        self.is_looking = false;
-        match listed {
-            Ok((sandboxes, containers)) => {
-                self.retry_runtime = None;
-                self.take_look(&sandboxes, &containers);
-                self.decide();
-            }
-            Err(error) => {
-                tracing::warn!(%error, "the container runtime does not answer");
-                self.is_stale = true;
-                self.retry_runtime = Some(self.config.clock.now().after(RETRY_RUNTIME));
-            }
-        }
-        for done in std::mem::take(&mut self.unseen) {
-            self.end(&done.uid, &done.step, done.ended);
-        }
-    }
-
-    fn take_look(&mut self, sandboxes: &[contract::SandboxStatus], containers: &[contract::ContainerStatus]) {
-        self.gather_messages(sandboxes, containers);
-        let shown = seen::by_pod(sandboxes, containers, &self.beside);
-        for uid in shown.keys().chain(self.shown.keys()) {
-            if shown.get(uid) != self.shown.get(uid) {
-                self.awake.insert(uid.clone());
-            }
-        }
-        for sandbox in sandboxes {
-            self.adopt(sandbox);
-        }
-        self.shown = shown;
-        self.sweep_orphans();
-    }
-
-    /// Once, when it is known for the first time which pods there are, those of manifests included.
-    fn sweep_orphans(&mut self) {
-        if !self.knows_manifests || std::mem::replace(&mut self.is_swept, true) {
-            return;
-        }
-        // Found here and not beside: no pod comes meanwhile.
-        let dirs = self.hands.dirs.clone();
-        let orphans = Orphans::find(&dirs, &self.config.logs, |uid| self.tenants.contains_key(uid));
-        tokio::task::spawn_blocking(move || orphans.remove(&dirs));
-    }
-
-    /// A sandbox of a pod that the API does not have: what is left of the pod is taken down.
-    fn adopt(&mut self, sandbox: &contract::SandboxStatus) {
-        let meta = &sandbox.spec.meta;
-        let is_static = sandbox.spec.annotations.contains_key(static_pod::SOURCE);
-        // That no manifest describes it cannot be known before they are read.
-        if self.tenants.contains_key(&meta.uid) || (is_static && !self.knows_manifests) {
-            return;
-        }
-        let object = json!({
-            "metadata": {"name": meta.name, "namespace": meta.namespace, "uid": meta.uid}, "spec": {"containers": []},
-        });
-        let tenant = Tenant {
-            key: brain::key("core/pods", &meta.namespace, &meta.name),
-            object: Arc::new(object),
-            revision: Revision(0),
-            is_gone: true,
-            is_static: false,
-            memory: Memory::default(),
-            wake: None,
-            refreshed: self.config.clock.now(),
-            is_refreshing: false,
-        };
-        self.tenants.insert(meta.uid.clone(), tenant);
-        self.awake.insert(meta.uid.clone());
-    }
-
-    /// The last words of containers that have ended since the last look.
-    fn gather_messages(&mut self, sandboxes: &[contract::SandboxStatus], containers: &[contract::ContainerStatus]) {
-        let known: BTreeSet<&str> = containers.iter().map(|container| container.id.as_str()).collect();
-        self.beside.messages.retain(|id, _| known.contains(id.as_str()));
-        let is_sandbox = |id: &String| sandboxes.iter().any(|sandbox| sandbox.id == *id);
-        self.beside.resized.retain(|id, _| known.contains(id.as_str()) || is_sandbox(id));
-        for container in containers {
-            let Some(exit) = container.exit.as_ref().filter(|_| !self.beside.messages.contains_key(&container.id))
-            else {
-                continue;
-            };
-            let Some(sandbox) = sandboxes.iter().find(|sandbox| sandbox.id == container.sandbox) else { continue };
-            let uid = &sandbox.spec.meta.uid;
-            let file = self.hands.dirs.message(uid, &container.spec.name, container.spec.attempt);
-            let policy = self.tenants.get(uid).and_then(|tenant| {
-                let spec = Pod::new(&tenant.object).container(&container.spec.name)?.spec;
-                Some(spec.text(&["terminationMessagePolicy"]).to_owned())
-            });
-            let said = log::last_words(&file, &container.log_path, &policy.unwrap_or_default(), exit.exit_code);
-            self.beside.messages.insert(container.id.clone(), said);
-        }
-    }
-
-    /// Whether what the runtime showed last is what there is.
-    fn has_seen(&self) -> bool {
-        !self.is_stale && !self.is_looking
-    }
-
     fn decide_if_seen(&mut self) {
-        if self.has_seen() {
+        if self.can_decide() {
             self.decide();
         }
     }
@@ -535,10 +424,11 @@ impl Room {
         if self.has_to_wait(uid) {
             return;
         }
+        let Some(sight) = self.tenants.get(uid).map(|tenant| self.sight(tenant)) else { return };
         let Some(tenant) = self.tenants.get_mut(uid) else { return };
         let object = tenant.granted();
         let subject = Pod { object: &object, is_gone: tenant.is_gone };
-        let scene = Scene { pod: subject, shown, memory: &tenant.memory, here: &self.here, now };
+        let scene = Scene { pod: subject, shown, sight, memory: &tenant.memory, here: &self.here, now };
         // A pod that makes the brain panic must not take the others with it.
         let Ok(turn) = std::panic::catch_unwind(AssertUnwindSafe(|| pod::turn(&scene))) else {
             tracing::error!(pod = object.name(), namespace = object.namespace(), "the agent panicked on a pod");
@@ -599,7 +489,7 @@ impl Room {
                     tenant.is_refreshing = false;
                 }
             }
-            News::Ended(done) if self.is_looking => self.unseen.push(done),
+            News::Ended(done) if self.looking_since.is_some() && done.step.is_seen() => self.unseen.push(done),
             News::Ended(done) => self.end(&done.uid, &done.step, done.ended),
             News::Looked(listed) => self.end_look(listed),
             News::Errand(errand) => self.run_errand(errand),
@@ -618,6 +508,7 @@ impl Room {
             self.beside.resized.extend(resize::remembered(&self.hands.dirs, uid));
         }
         let Some(tenant) = self.tenants.get_mut(uid) else { return };
+        tenant.is_clouded |= step.is_seen();
         if let Answer::Failed(failure) = &ended.answer {
             tracing::debug!(pod = tenant.object.name(), op = ?step.op(), why = failure.message, "a step failed");
         }
@@ -680,17 +571,11 @@ impl Room {
     fn next_timer(&self) -> Option<Duration> {
         let now = self.config.clock.now();
         // Before the runtime was looked at nobody's turn comes, however due it is.
-        let wakes = self.tenants.values().filter_map(|tenant| tenant.wake).filter(|_| self.has_seen());
+        let wakes = self.tenants.values().filter_map(|tenant| tenant.wake).filter(|_| self.can_decide());
         let refreshes = self.tenants.values().filter_map(Tenant::refresh_at);
-        let retry =
-            self.retry_runtime.filter(|_| self.is_stale && !self.is_looking).into_iter().chain(self.mirrors.wake_at());
-        wakes.chain(refreshes).chain(retry).min().map(|at| at.since(now))
+        let others = self.look_again_at().into_iter().chain(self.mirrors.wake_at());
+        wakes.chain(refreshes).chain(others).min().map(|at| at.since(now))
     }
-}
-
-async fn list(runtime: &dyn contract::ContainerRuntime) -> Listed {
-    let sandboxes = runtime.list_sandboxes().await?;
-    Ok((sandboxes, runtime.list_containers(&Default::default()).await?))
 }
 
 /// A pod as the API tells it: where it comes from is not for its author to say.
@@ -734,6 +619,7 @@ mod tests {
                 wake: None,
                 refreshed: now,
                 is_refreshing: false,
+                is_clouded: false,
             };
             assert_eq!(tenant.refresh_at(), expected, "{object} {is_mounted}");
         };

@@ -3,7 +3,7 @@
 use super::Turn;
 use super::backoff;
 use super::probe::Kind;
-use super::scene::{Ending, Scene};
+use super::scene::{Ending, Scene, Sight};
 use super::shown::State;
 use super::step::{Op, Step};
 use super::{live, status, stop};
@@ -13,8 +13,11 @@ pub(super) fn decide(scene: &Scene<'_>, ending: &Ending, turn: &mut Turn) {
     let is_stopped = stop::stop_all(scene, ending.grace, ending.deadline, turn);
     if !is_stopped {
         readiness(scene, turn);
+    } else if is_growing(scene) {
+        // That nothing runs is not for sure: it is not said either.
+        return;
     }
-    let is_clean = is_stopped && !is_growing(scene) && clean(scene, ending, turn);
+    let is_clean = is_stopped && clean(scene, ending, turn);
     if scene.pod.is_gone {
         turn.is_over = is_clean;
         return;
@@ -25,13 +28,14 @@ pub(super) fn decide(scene: &Scene<'_>, ending: &Ending, turn: &mut Turn) {
     }
 }
 
-/// Whether something may still come into being: nothing is removed before that is over.
+/// Whether something may still come into being, or has without being seen: nothing is removed before that is over.
 fn is_growing(scene: &Scene<'_>) -> bool {
-    scene
-        .memory
-        .underway
-        .iter()
-        .any(|op| matches!(op, Op::Mount | Op::CreateSandbox | Op::CreateContainer(_) | Op::StartContainer(_)))
+    scene.sight == Sight::Clouded
+        || scene
+            .memory
+            .underway
+            .iter()
+            .any(|op| matches!(op, Op::Mount | Op::CreateSandbox | Op::CreateContainer(_) | Op::StartContainer(_)))
 }
 
 /// Takes down what is left, in order. Whether nothing is that should not be.

@@ -29,7 +29,7 @@ use stdx::Time;
 pub use memory::{Failures, Memory, Stopping, Verdict};
 pub use notice::{Notice, begun_notes};
 pub use probe::{KINDS, Kind, Probe, ProbeAnswer};
-pub use scene::{Here, Scene};
+pub use scene::{Here, Scene, Sight};
 pub use shown::{Container as ShownContainer, Exit, Marks, Sandbox, Shown, State};
 pub use spec::{Container, Pod, Role};
 pub(crate) use status::difference as status_difference;
@@ -68,10 +68,12 @@ impl Turn {
         self.wake = self.wake.or_at(time);
     }
 
-    /// Adds a step unless one of its name is under way, or has failed and its back-off is not over.
+    /// Adds a step unless one of its name is under way, or has failed and its back-off is not over, or it needs a runtime
+    /// that does not answer: it is decided again when that shows what there is.
     fn attempt(&mut self, scene: &Scene<'_>, step: Step, retry: backoff::Retry) -> bool {
         let op = step.op();
-        if scene.memory.is_underway(&op) {
+        let must_wait = step.needs_runtime() && scene.sight != Sight::Clear;
+        if must_wait || scene.memory.is_underway(&op) {
             return false;
         }
         if let Some(at) = scene.memory.failures(&op).map(|failures| retry.next(failures))

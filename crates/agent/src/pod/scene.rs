@@ -30,6 +30,19 @@ pub struct Here {
     pub is_short_of_disk: bool,
 }
 
+/// How far what the runtime shows can be relied on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sight {
+    /// It is what there is.
+    #[default]
+    Clear,
+    /// The runtime has not answered since. Nothing was done for the pod meanwhile: what it does not show is not there, and
+    /// what has ended stays so; but what it shows running may have ended.
+    Old,
+    /// The runtime has not answered since, and something was done for the pod meanwhile, or may have been.
+    Clouded,
+}
+
 /// What a turn looks at.
 #[derive(Clone, Copy, Debug)]
 pub struct Scene<'a> {
@@ -37,6 +50,8 @@ pub struct Scene<'a> {
     pub pod: Pod<'a>,
     /// What the runtime shows of it.
     pub shown: &'a Shown,
+    /// How far that can be relied on.
+    pub sight: Sight,
     /// What is remembered of it.
     pub memory: &'a Memory,
     /// The node.

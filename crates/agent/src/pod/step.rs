@@ -220,6 +220,16 @@ impl Step {
         }
     }
 
+    /// Whether the runtime has to answer for it to be done. A probe may be a command; then it answers that nothing is known.
+    pub fn needs_runtime(&self) -> bool {
+        !matches!(self, Step::Mount | Step::Unmount | Step::Report { .. } | Step::Delete | Step::Probe { .. })
+    }
+
+    /// Whether the runtime may show something else afterwards, however it ended.
+    pub fn is_seen(&self) -> bool {
+        self.needs_runtime() && !matches!(self, Step::Pull { .. })
+    }
+
     /// The container it is about, by name.
     pub fn container(&self) -> Option<&str> {
         match self {

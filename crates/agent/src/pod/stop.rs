@@ -8,7 +8,7 @@ use stdx::Time;
 use super::Turn;
 use super::backoff;
 use super::notice::{self, Notice};
-use super::scene::Scene;
+use super::scene::{Scene, Sight};
 use super::shown::Container as Life;
 use super::spec::{Container, Role};
 use super::step::{Op, Step};
@@ -68,7 +68,7 @@ fn signal(scene: &Scene<'_>, container: String, id: String, deadline: Time, turn
     let planned = scene.memory.stops.get(&id).and_then(|stop| stop.deadline);
     let is_hastened = planned.is_some_and(|planned| scene.now.after(grace) < planned);
     let step = Step::Stop { container, id: id.clone(), grace };
-    if is_hastened && scene.memory.is_underway(&Op::Stop(id)) {
+    if is_hastened && scene.sight == Sight::Clear && scene.memory.is_underway(&Op::Stop(id)) {
         turn.steps.push(step);
     } else {
         turn.attempt(scene, step, backoff::LOOK);

@@ -35,6 +35,7 @@ pub(super) struct World {
     pub kill_after: Option<usize>,
     pub performed: usize,
     pub is_short_of_disk: bool,
+    pub sight: Sight,
     serial: usize,
 }
 
@@ -77,6 +78,7 @@ impl World {
             kill_after: None,
             performed: 0,
             is_short_of_disk: false,
+            sight: Sight::Clear,
             serial: 0,
         }
     }
@@ -102,7 +104,7 @@ impl World {
     pub fn turn(&self) -> Turn {
         let (here, granted) = (self.here(), self.granted());
         let pod = Pod { object: &granted, is_gone: !self.exists };
-        turn(&Scene { pod, shown: &self.shown, memory: &self.memory, here: &here, now: self.now })
+        turn(&Scene { pod, shown: &self.shown, sight: self.sight, memory: &self.memory, here: &here, now: self.now })
     }
 
     /// Turns until there is nothing to do, or until `until`, letting time pass.

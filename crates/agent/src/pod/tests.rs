@@ -441,3 +441,100 @@ fn a_container_that_asks_for_it_is_restarted_to_be_resized() {
     assert_eq!((status.int(&["restartCount"]), world.state("app").as_str()), (Some(1), "running"));
     assert_eq!((world.condition(resize::IN_PROGRESS), requests(&world).1.as_str()), ("", "2"));
 }
+
+/// Words of the steps of a turn.
+fn words(world: &World) -> Vec<String> {
+    let word = |step: &Step| format!("{step:?}").split([' ', '{']).next().unwrap_or_default().to_owned();
+    world.turn().steps.iter().map(word).collect()
+}
+
+#[test]
+fn what_needs_a_runtime_that_is_silent_waits_for_it() {
+    let probed = json!({"name": "app", "image": "app", "readinessProbe": {"httpGet": {"port": 80}, "failureThreshold": 1},
+        "livenessProbe": {"httpGet": {"port": 80}, "failureThreshold": 1}, "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}});
+    let spec = |container: Value| json!({"restartPolicy": "Always", "containers": [container]});
+    let running = |sight: Sight| {
+        let mut world = World::new(spec(probed.clone()));
+        world.run();
+        world.sight = sight;
+        world
+    };
+    for sight in [Sight::Old, Sight::Clouded] {
+        // A new pod gets its volumes, and says that it waits.
+        let mut world = one();
+        world.sight = sight;
+        world.run();
+        assert_eq!((world.phase(), world.condition("Ready")), ("Pending", "False"), "{sight:?}");
+        assert!(world.log.iter().all(|step| step == "Mount" || step == "Report"), "{:?}", world.log);
+        world.sight = Sight::Clear;
+        world.run();
+        assert_eq!((world.phase(), world.state("app").as_str()), ("Running", "running"), "{sight:?}");
+
+        // Probes go on and are told of; what follows for the container waits, and nothing is said that is not done.
+        let mut world = running(sight);
+        let failure = ProbeAnswer::Failure("no".to_owned());
+        world.probes = [Kind::Readiness, Kind::Liveness].map(|kind| (("app".to_owned(), kind), failure.clone())).into();
+        world.run_until(later(&world, 30));
+        assert_eq!((world.condition("Ready"), world.state("app").as_str()), ("False", "running"), "{sight:?}");
+        assert!(!world.notices.iter().any(|notice| notice.contains("will be restarted")), "{:?}", world.notices);
+        world.probes.clear();
+        world.sight = Sight::Clear;
+        world.run();
+        assert!(world.notices.iter().any(|notice| notice.contains("will be restarted")), "{:?}", world.notices);
+
+        // One that is deleted stays as long as something of it may be there.
+        let mut world = running(sight);
+        world.delete(30);
+        world.run_until(later(&world, 100));
+        assert!(world.exists && world.shown.alive().count() == 1, "{sight:?}");
+        world.sight = Sight::Clear;
+        world.run();
+        assert!(!world.exists && world.is_clean(), "{sight:?}");
+    }
+}
+
+#[test]
+fn a_pod_goes_only_if_nothing_of_it_can_be_there() {
+    let check = |sight: Sight, is_gone: bool, expected: &[&str], is_over: bool| {
+        let mut world = one();
+        world.sight = sight;
+        world.run();
+        match is_gone {
+            true => world.exists = false,
+            false => world.delete(30),
+        }
+        let first = words(&world);
+        world.memory.is_unmounted = true;
+        assert_eq!(
+            (first.iter().map(String::as_str).collect::<Vec<_>>(), world.turn().is_over),
+            (expected.to_vec(), is_over)
+        );
+        world.run();
+        assert_eq!(world.exists, !is_gone && sight == Sight::Clouded, "{sight:?}");
+    };
+    check(Sight::Old, false, &["Unmount", "Report"], false);
+    check(Sight::Old, true, &["Unmount"], true);
+    check(Sight::Clouded, false, &[], false);
+    check(Sight::Clouded, true, &[], false);
+}
+
+#[test]
+fn what_the_runtime_does_not_show_yet_is_not_made_again() {
+    let mut world = one();
+    let lives = |world: &World| world.log.iter().filter(|step| step.starts_with("Create")).count();
+    for _ in 0..2 {
+        // What was made is not shown, but that something was is known.
+        let shown = world.shown.clone();
+        world.run();
+        let before = lives(&world);
+        let made = std::mem::replace(&mut world.shown, shown);
+        world.sight = Sight::Clouded;
+        world.run_until(later(&world, 100));
+        assert_eq!(lives(&world), before);
+        (world.shown, world.sight) = (made, Sight::Clear);
+        world.exit("app", 1);
+        world.now = later(&world, 20);
+    }
+    world.run();
+    assert_eq!((world.shown.sandboxes.len(), world.shown.latest("app").map(|life| life.attempt)), (1, Some(2)));
+}

@@ -68,6 +68,7 @@ impl Room {
             wake: None,
             refreshed: self.config.clock.now(),
             is_refreshing: false,
+            is_clouded: false,
         };
         self.tenants.insert(uid, tenant);
     }
