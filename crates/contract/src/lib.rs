@@ -6,6 +6,7 @@
 mod api;
 mod error;
 mod hosts;
+mod links;
 mod log_files;
 mod range;
 mod resources;
@@ -16,6 +17,7 @@ mod streams;
 pub use api::{Connection, ContainerRuntime, Pending};
 pub use error::{Error, Result};
 pub use hosts::hosts_file;
+pub use links::host_interface;
 pub use log_files::{keep_newest, name_aside, rotated};
 pub use range::Cidr;
 pub use resources::{CpuStats, MemoryStats, QosClass, Resources, Stats};

@@ -1,17 +1,23 @@
 //! The pages that a node shows of itself, as the kubelet's: `/stats/summary` for programs that want everything at once,
 //! `/metrics/resource` for Prometheus, `/pods`. Pure: what was measured is an argument.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-use agent::pressure::{Observations, Signal};
+use agent::pressure::{Observations, Signal, Used};
 use apiserver::NodeUsage;
 use brain::facts;
 use contract::{MemoryStats, Stats};
 use serde_json::{Value, json};
 use view::View;
 
+use crate::disks::{ByPod, PodDisk, Volume};
+use crate::traffic::Traffic;
+use crate::upkeep::sample::FileSystem;
 use crate::usage::{Container, Look};
+
+/// The interface of a pod on the pod network, as the pod sees it.
+const POD_INTERFACE: &str = "eth0";
 
 /// What is shown.
 pub(crate) struct Measured<'m> {
@@ -23,10 +29,17 @@ pub(crate) struct Measured<'m> {
     pub usage: &'m NodeUsage,
     /// Disks and process numbers.
     pub found: &'m Observations,
+    /// What pods have written.
+    pub disks: &'m ByPod,
 }
 
 /// A pod of a runtime: namespace, name and uid.
-type PodRef<'p> = (&'p str, &'p str, &'p str);
+pub(crate) type PodRef<'p> = (&'p str, &'p str, &'p str);
+
+/// The pods that something runs of.
+pub(crate) fn pods_of(look: &Look) -> BTreeSet<PodRef<'_>> {
+    by_pod(look).into_keys().collect()
+}
 
 fn by_pod(look: &Look) -> BTreeMap<PodRef<'_>, Vec<&Container>> {
     let mut pods: BTreeMap<PodRef<'_>, Vec<&Container>> = BTreeMap::new();
@@ -55,7 +68,8 @@ fn sum(containers: &[&Container]) -> Stats {
 
 /// `/stats/summary` (`stats/v1alpha1`).
 pub(crate) fn summary(measured: &Measured<'_>) -> Value {
-    let Measured { node, look, usage, found } = measured;
+    let Measured { node, look, usage, found, disks } = measured;
+    let room = file_system(found, Signal::NodeFsAvailable, Signal::NodeFsInodesFree);
     let at = look.at.to_rfc3339();
     let pods: Vec<Value> = by_pod(look)
         .into_iter()
@@ -76,6 +90,12 @@ pub(crate) fn summary(measured: &Measured<'_>) -> Value {
             pod["startTime"] = containers.iter().map(|one| one.started).min().unwrap_or_default().to_rfc3339().into();
             pod["containers"] = shown.into();
             pod["process_stats"] = json!({"process_count": all.pids});
+            if let Some(traffic) = look.traffic.get(uid) {
+                pod["network"] = network(Some(POD_INTERFACE), &[(POD_INTERFACE, *traffic)], &at);
+            }
+            if let Some(disk) = disks.get(uid) {
+                add_disk(&mut pod, disk, room.as_ref(), namespace, &at);
+            }
             pod
         })
         .collect();
@@ -85,11 +105,15 @@ pub(crate) fn summary(measured: &Measured<'_>) -> Value {
         "cpu": {"time": at, "usageNanoCores": usage.node.cpu_nanos, "usageCoreNanoSeconds": look.node.cpu_nanos},
         "memory": {"time": at, "availableBytes": memory, "workingSetBytes": look.node.memory_bytes},
     });
-    if let Some(disk) = disk(found, Signal::NodeFsAvailable, Signal::NodeFsInodesFree, &at) {
-        shown["fs"] = disk;
+    let own: Vec<(&str, Traffic)> = look.links.own().collect();
+    shown["network"] = network(look.links.default(), &own, &at);
+    if let Some(room) = &room {
+        shown["fs"] = disk(room, None, &at);
+        // What containers write lies there too.
+        shown["runtime"]["containerFs"] = shown["fs"].clone();
     }
-    if let Some(disk) = disk(found, Signal::ImageFsAvailable, Signal::ImageFsInodesFree, &at) {
-        shown["runtime"] = json!({ "imageFs": disk });
+    if let Some(images) = file_system(found, Signal::ImageFsAvailable, Signal::ImageFsInodesFree) {
+        shown["runtime"]["imageFs"] = disk(&images, None, &at);
     }
     if let Some(pids) = found.get(&Signal::PidAvailable) {
         shown["rlimit"] = json!({"time": at, "maxpid": pids.capacity, "curproc": pids.capacity - pids.available});
@@ -112,19 +136,66 @@ fn counters(stats: &Stats, rate: u64, at: &str) -> Value {
     json!({"cpu": cpu, "memory": memory})
 }
 
-fn disk(found: &Observations, bytes: Signal, inodes: Signal, at: &str) -> Option<Value> {
-    let amount = found.get(&bytes)?;
+/// Counters of interfaces, those of the one that leads everywhere in front.
+fn network(default: Option<&str>, interfaces: &[(&str, Traffic)], at: &str) -> Value {
+    let one = |(name, traffic): &(&str, Traffic)| {
+        json!({
+            "name": name, "rxBytes": traffic.rx_bytes, "rxErrors": traffic.rx_errors,
+            "txBytes": traffic.tx_bytes, "txErrors": traffic.tx_errors,
+        })
+    };
+    let first = interfaces.iter().find(|(name, _)| Some(*name) == default);
+    let mut shown = first.map_or_else(|| json!({"name": ""}), one);
+    shown["time"] = at.into();
+    shown["interfaces"] = interfaces.iter().map(one).collect();
+    shown
+}
+
+fn file_system(found: &Observations, bytes: Signal, inodes: Signal) -> Option<FileSystem> {
+    Some(FileSystem { bytes: *found.get(&bytes)?, inodes: found.get(&inodes).copied() })
+}
+
+/// A file system; `used` of it, or all that is taken.
+fn disk(room: &FileSystem, used: Option<Used>, at: &str) -> Value {
+    let bytes = &room.bytes;
     let mut disk = json!({
-        "time": at, "availableBytes": amount.available, "capacityBytes": amount.capacity,
-        "usedBytes": amount.capacity - amount.available,
+        "time": at, "availableBytes": bytes.available, "capacityBytes": bytes.capacity,
+        "usedBytes": used.map_or(bytes.capacity - bytes.available, |used| used.bytes),
     });
-    // None on file systems that make inodes as they need them.
-    if let Some(amount) = found.get(&inodes) {
-        disk["inodesFree"] = amount.available.into();
-        disk["inodes"] = amount.capacity.into();
-        disk["inodesUsed"] = (amount.capacity - amount.available).into();
+    if let Some(inodes) = &room.inodes {
+        disk["inodesFree"] = inodes.available.into();
+        disk["inodes"] = inodes.capacity.into();
     }
-    Some(disk)
+    let taken = room.inodes.map(|inodes| inodes.capacity - inodes.available);
+    if let Some(inodes) = used.map(|used| used.inodes).or(taken) {
+        disk["inodesUsed"] = inodes.into();
+    }
+    disk
+}
+
+/// What a pod and its containers have written, and its volumes.
+fn add_disk(pod: &mut Value, taken: &PodDisk, room: Option<&FileSystem>, namespace: &str, at: &str) {
+    if let Some(room) = room {
+        pod["ephemeral-storage"] = disk(room, Some(taken.usage.disk()), at);
+        for shown in pod["containers"].as_array_mut().into_iter().flatten() {
+            let own = taken.usage.containers.iter().find(|own| shown["name"] == own.name.as_str());
+            if let Some(own) = own {
+                shown["rootfs"] = disk(room, Some(own.root), at);
+                shown["logs"] = disk(room, Some(own.logs), at);
+            }
+        }
+    }
+    let volume = |volume: &Volume| {
+        let mut shown = disk(&volume.room, volume.used, at);
+        shown["name"] = volume.name.as_str().into();
+        if let Some(claim) = &volume.claim {
+            shown["pvcRef"] = json!({"name": claim, "namespace": namespace});
+        }
+        shown
+    };
+    if !taken.volumes.is_empty() {
+        pod["volume"] = taken.volumes.iter().map(volume).collect();
+    }
 }
 
 /// `/metrics/resource`: the families that the kubelet shows there. Names of pods and containers need no escapes.
@@ -227,8 +298,8 @@ pub(crate) fn pods(view: &View, node: &str) -> Value {
 mod tests {
     use std::time::Duration;
 
-    use agent::pressure::Amount;
-    use apiserver::Used;
+    use agent::pressure::{Amount, ContainerUsage, PodUsage};
+    use apiserver::Used as Cpu;
     use contract::{CpuStats, PodMeta};
     use meta::Time;
 
@@ -253,12 +324,14 @@ mod tests {
             booted: Time::from_secs(1),
             node: Counters { cpu_nanos: 3_000_000_000, memory_bytes: 9 },
             containers: vec![container("c", 1_500_000_000), container("d", 500_000_000)],
+            traffic: BTreeMap::from([("u".to_owned(), Traffic { rx_bytes: 5, tx_bytes: 6, ..Traffic::default() })]),
+            ..Look::default()
         }
     }
 
     #[test]
     fn a_summary_tells_of_node_pods_and_containers() {
-        let used = |cpu_nanos| Used { cpu_nanos, memory_bytes: 7 };
+        let used = |cpu_nanos| Cpu { cpu_nanos, memory_bytes: 7 };
         let rates = BTreeMap::from([("c".to_owned(), used(4)), ("d".to_owned(), used(5))]);
         let usage = NodeUsage {
             at: Time::from_secs(100),
@@ -269,7 +342,25 @@ mod tests {
         let amount = |available, capacity| Amount { available, capacity };
         let found =
             Observations::from([(Signal::NodeFsAvailable, amount(40, 100)), (Signal::PidAvailable, amount(90, 100))]);
-        let shown = summary(&Measured { node: "n", look: &look(), usage: &usage, found: &found });
+        let written = |bytes| Used { bytes, inodes: 2 };
+        let own = ContainerUsage { name: "c".into(), root: written(3), logs: written(4), ..ContainerUsage::default() };
+        let room = FileSystem { bytes: amount(30, 50), inodes: Some(amount(7, 9)) };
+        let volume = |name: &str, claim: Option<&str>, used| Volume {
+            name: name.to_owned(),
+            claim: claim.map(str::to_owned),
+            used,
+            room,
+        };
+        let disk = PodDisk {
+            usage: PodUsage {
+                containers: vec![own],
+                volumes: BTreeMap::from([("v".to_owned(), written(8))]),
+                ..PodUsage::default()
+            },
+            volumes: vec![volume("v", None, Some(written(8))), volume("w", Some("claim"), None)],
+        };
+        let disks = ByPod::from([("u".to_owned(), disk)]);
+        let shown = summary(&Measured { node: "n", look: &look(), usage: &usage, found: &found, disks: &disks });
         let check = |path: &str, expected: Value| assert_eq!(shown.pointer(path), Some(&expected), "{path}");
         check("/node/nodeName", json!("n"));
         check("/node/startTime", json!("1970-01-01T00:00:01Z"));
@@ -277,7 +368,23 @@ mod tests {
         check("/node/memory/workingSetBytes", json!(9));
         check("/node/fs/usedBytes", json!(60));
         check("/node/rlimit/curproc", json!(10));
-        assert_eq!(shown.pointer("/node/runtime"), None, "what is not known is not said");
+        check("/node/runtime/containerFs/usedBytes", json!(60));
+        assert_eq!(shown.pointer("/node/runtime/imageFs"), None, "what is not known is not said");
+        check("/node/network/interfaces", json!([]));
+        let carried = json!({"name": "eth0", "rxBytes": 5, "rxErrors": 0, "txBytes": 6, "txErrors": 0});
+        check("/pods/0/network/interfaces", json!([carried]));
+        check("/pods/0/network/txBytes", json!(6));
+        check("/pods/0/ephemeral-storage/usedBytes", json!(15));
+        check("/pods/0/ephemeral-storage/capacityBytes", json!(100));
+        check("/pods/0/containers/0/rootfs/usedBytes", json!(3));
+        check("/pods/0/containers/0/logs/inodesUsed", json!(2));
+        assert_eq!(shown.pointer("/pods/0/containers/1/rootfs"), None);
+        let of_v = json!({"time": "1970-01-01T00:01:40Z", "name": "v", "availableBytes": 30, "capacityBytes": 50,
+            "usedBytes": 8, "inodes": 9, "inodesFree": 7, "inodesUsed": 2});
+        check("/pods/0/volume/0", of_v);
+        check("/pods/0/volume/1/usedBytes", json!(20));
+        check("/pods/0/volume/1/inodesUsed", json!(2));
+        check("/pods/0/volume/1/pvcRef", json!({"name": "claim", "namespace": "a"}));
         check("/pods/0/podRef", json!({"name": "p", "namespace": "a", "uid": "u"}));
         check("/pods/0/cpu/usageNanoCores", json!(9));
         check("/pods/0/cpu/usageCoreNanoSeconds", json!(2_000_000_000_u64));

@@ -9,6 +9,7 @@ use contract::{SandboxSpec, SandboxState, SandboxStatus, Session};
 use store::Store;
 use view::View;
 
+use crate::disks::{Disks, known_pods};
 use crate::log::{Bells, Reading};
 use crate::pages::Measured;
 use crate::upkeep::sample::{self, Places};
@@ -23,6 +24,7 @@ pub struct Streams {
     name: String,
     store: Arc<dyn Store>,
     places: Places,
+    disks: Disks,
 }
 
 impl Streams {
@@ -40,6 +42,7 @@ impl Streams {
             name: config.name.clone(),
             store: Arc::clone(&config.source.store),
             places: Places::of(config),
+            disks: Disks::new(config),
         }
     }
 
@@ -48,18 +51,22 @@ impl Streams {
             Page::Health => "ok".into(),
             Page::Pods => pages::pods(&View::of(self.store.snapshot()), &self.name).to_string().into(),
             Page::Resources => pages::resources(&self.meter.look_and_measure().await?.0).into(),
-            Page::Summary => {
-                let (look, usage) = self.meter.look_and_measure().await?;
-                let places = self.places.clone();
-                let found = tokio::task::spawn_blocking(move || sample::observe(&places)).await.unwrap_or_default();
-                let measured = Measured { node: &self.name, look: &look, usage: &usage, found: &found };
-                pages::summary(&measured).to_string().into()
-            }
+            Page::Summary => self.summary().await?,
         };
         match shown.len() {
             0..=PAGE_BYTES_MAX => Ok(shown),
             bytes => Err(NodeError::Internal(format!("the page has {bytes} bytes, more than {PAGE_BYTES_MAX}"))),
         }
+    }
+
+    async fn summary(&self) -> Result<Bytes, NodeError> {
+        let (look, usage) = self.meter.look_and_measure().await?;
+        let places = self.places.clone();
+        let found = tokio::task::spawn_blocking(move || sample::observe(&places)).await.unwrap_or_default();
+        let pods = View::of(self.store.snapshot()).list("core/pods", "");
+        let disks = self.disks.measure(&known_pods(&pods, &pages::pods_of(&look))).await;
+        let measured = Measured { node: &self.name, look: &look, usage: &usage, found: &found, disks: &disks };
+        Ok(pages::summary(&measured).to_string().into())
     }
 
     async fn read_log(&self, id: &str, options: &LogOptions) -> Result<LogText, NodeError> {

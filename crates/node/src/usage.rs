@@ -10,8 +10,11 @@ use std::time::Duration;
 use apiserver::{NodeError, NodeUsage, Used};
 use clock::Clock;
 use contract::{ContainerFilter, ContainerRuntime, ContainerState, PodMeta, Stats};
+use contract::{SandboxState, SandboxStatus};
 use meta::Time;
 use tokio::sync::Mutex;
+
+use crate::traffic::{Links, Traffic};
 
 /// Looks closer to each other measure noise: who asks again sooner gets the same answer.
 const APART_MIN: Duration = Duration::from_secs(1);
@@ -28,6 +31,10 @@ pub(crate) struct Look {
     pub booted: Time,
     pub node: Counters,
     pub containers: Vec<Container>,
+    /// The machine's interfaces.
+    pub links: Links,
+    /// What pods on the pod network have sent and received, by uid.
+    pub traffic: BTreeMap<String, Traffic>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -94,6 +101,8 @@ impl Meter {
     async fn look(&self) -> Result<Look, NodeError> {
         let failed = |error: contract::Error| NodeError::Internal(error.to_string());
         let sandboxes = self.runtime.list_sandboxes().await.map_err(failed)?;
+        let links = Links::read();
+        let traffic = traffic(&sandboxes, &links);
         let pods: BTreeMap<String, PodMeta> = sandboxes.into_iter().map(|one| (one.id, one.spec.meta)).collect();
         let filter = ContainerFilter { sandbox: None, state: Some(ContainerState::Running) };
         let mut containers = Vec::new();
@@ -111,8 +120,18 @@ impl Meter {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let stat = read("/proc/stat");
         let node = Counters { cpu_nanos: busy_nanos(&stat), memory_bytes: working_set(&read("/proc/meminfo")) };
-        Ok(Look { at: self.clock.now(), booted: booted(&stat), node, containers })
+        Ok(Look { at: self.clock.now(), booted: booted(&stat), node, containers, links, traffic })
     }
+}
+
+/// Only where the machine's ends of interfaces bear names of ours: what another network has made of them is not known.
+fn traffic(sandboxes: &[SandboxStatus], links: &Links) -> BTreeMap<String, Traffic> {
+    let is_up = |sandbox: &&SandboxStatus| sandbox.state == SandboxState::Ready;
+    let own = |sandbox: &SandboxStatus| {
+        let end = links.get(&contract::host_interface(&sandbox.id))?;
+        Some((sandbox.spec.meta.uid.clone(), end.seen_from_other_end()))
+    };
+    sandboxes.iter().filter(is_up).filter_map(own).collect()
 }
 
 /// What was measured: what ends meanwhile uses nothing, or has no numbers. A runtime that is late is late for all: whoever

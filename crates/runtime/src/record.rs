@@ -52,7 +52,7 @@ impl SandboxRecord {
 
     /// The host's end of the pair; interface names hold 15 bytes.
     pub(crate) fn host_interface(&self) -> String {
-        format!("sp{}", self.id.get(..12).unwrap_or(&self.id))
+        contract::host_interface(&self.id)
     }
 
     /// The directory of a container's logs.

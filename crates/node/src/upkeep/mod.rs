@@ -27,7 +27,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use self::alarm::Alarm;
 use self::sample::Places;
-use self::usage::Wanted;
+pub(crate) use self::usage::{Wanted, of_pods};
 use crate::NodeConfig;
 use crate::image::{Collected, ImageLimits, Needed};
 use crate::perform::Hands;
@@ -190,7 +190,7 @@ impl Guard {
 
     async fn measure(&self, occupants: &[Occupant], wanted: Wanted) -> BTreeMap<String, PodUsage> {
         let pods: Vec<Arc<Value>> = occupants.iter().map(|occupant| Arc::clone(&occupant.pod)).collect();
-        match usage::of_pods(&*self.hands.runtime, &self.hands.dirs, &pods, wanted).await {
+        match of_pods(&*self.hands.runtime, &self.hands.dirs, &pods, wanted).await {
             Ok(used) => used,
             Err(error) => {
                 tracing::warn!(%error, "what pods use cannot be found out");

@@ -50,6 +50,20 @@ pub(crate) fn observe(places: &Places) -> Observations {
     all.into_iter().filter_map(|(signal, amount)| Some((signal, amount?))).collect()
 }
 
+/// Room on a file system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileSystem {
+    pub bytes: Amount,
+    /// None where inodes are made as they are needed.
+    pub inodes: Option<Amount>,
+}
+
+/// The file system of `path`.
+pub(crate) fn file_system(path: &Path) -> Option<FileSystem> {
+    let found = rustix::fs::statvfs(path).ok()?;
+    Some(FileSystem { bytes: bytes(&found)?, inodes: inodes(&found) })
+}
+
 /// Bytes of the file system of `path`.
 pub(super) fn disk(path: &Path) -> Option<Amount> {
     bytes(&rustix::fs::statvfs(path).ok()?)

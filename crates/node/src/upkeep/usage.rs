@@ -15,7 +15,7 @@ use crate::usage::measured;
 
 /// What is to be found out.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Wanted {
+pub(crate) struct Wanted {
     /// Memory and processes.
     pub memory: bool,
     /// What was written.
@@ -23,7 +23,7 @@ pub(super) struct Wanted {
 }
 
 /// What each of `pods` uses, by uid. A pod that the runtime does not know uses what its volumes take.
-pub(super) async fn of_pods(
+pub(crate) async fn of_pods(
     runtime: &dyn ContainerRuntime,
     dirs: &Dirs,
     pods: &[Arc<Value>],

@@ -7,12 +7,17 @@ use serde_json::Value;
 
 use crate::api::Api;
 
-/// Where the volume behind a claim is.
-pub(super) async fn path(api: &Api, pod: &Value, volume: &Value) -> Result<PathBuf, String> {
-    let name = match volume.text(&["persistentVolumeClaim", "claimName"]) {
+/// The claim's name: an ephemeral volume has one of its own.
+pub(super) fn name(pod: &Value, volume: &Value) -> String {
+    match volume.text(&["persistentVolumeClaim", "claimName"]) {
         "" => format!("{}-{}", pod.name(), volume.text(&["name"])),
         name => name.to_owned(),
-    };
+    }
+}
+
+/// Where the volume behind a claim is.
+pub(super) async fn path(api: &Api, pod: &Value, volume: &Value) -> Result<PathBuf, String> {
+    let name = name(pod, volume);
     let address = format!("/api/v1/namespaces/{}/persistentvolumeclaims/{name}", pod.namespace());
     let claim = api.get(address).await.map_err(|refused| refused.message)?;
     let bound = claim.text(&["spec", "volumeName"]);

@@ -32,6 +32,12 @@ pub(crate) async fn place(api: &Api, dirs: &Dirs, pod: &Value, name: &str) -> Op
     Some(dirs.volume(pod.uid(), name))
 }
 
+/// The claim behind a volume of a pod.
+pub(crate) fn claim_name(pod: &Value, volume: &Value) -> Option<String> {
+    let is = |name: &str| volume.get(name).is_some_and(Value::is_object);
+    (is("persistentVolumeClaim") || is("ephemeral")).then(|| claim::name(pod, volume))
+}
+
 /// Makes every volume of a pod, or brings it up to date. The error names the volume.
 pub(crate) async fn set_up(api: &Api, view: &View, dirs: &Dirs, pod: &Value) -> Result<(), String> {
     let material = material::for_volumes(api, view, pod).await?;

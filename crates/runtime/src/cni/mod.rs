@@ -139,7 +139,7 @@ impl Call {
 
     /// The host's end of the pair; names of interfaces hold 15 bytes.
     fn host_interface(&self) -> String {
-        format!("sp{}", self.container.get(..12).unwrap_or(&self.container))
+        contract::host_interface(&self.container)
     }
 }
 
