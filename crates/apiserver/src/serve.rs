@@ -59,7 +59,7 @@ pub struct ServeConfig {
     /// The bound socket.
     pub listener: TcpListener,
     /// Certificates; read anew for every connection, so that a renewed one is used at once.
-    pub tls: Arc<dyn Fn() -> Arc<rustls::ServerConfig> + Send + Sync>,
+    pub tls: Arc<dyn Fn() -> Arc<tls::ServerConfig> + Send + Sync>,
     /// The user that a verified client certificate (DER) names.
     pub certificate_user: fn(&[u8]) -> Option<UserInfo>,
     /// Connections at a time; more are closed at once.

@@ -22,7 +22,7 @@ pub struct Door {
     /// The bound socket.
     pub listener: TcpListener,
     /// The configuration of the moment, which demands a client certificate; `None` while there is no certificate yet.
-    pub tls: Arc<dyn Fn() -> Option<Arc<rustls::ServerConfig>> + Send + Sync>,
+    pub tls: Arc<dyn Fn() -> Option<Arc<tls::ServerConfig>> + Send + Sync>,
     /// Whether the holder of a verified client certificate (DER) may ask.
     pub admits: fn(&[u8]) -> bool,
     /// What answers.

@@ -3,8 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pki::{Leaf, Pki};
-use rustls::server::WebPkiClientVerifier;
-use rustls::{ClientConfig, RootCertStore, ServerConfig};
+use tls::{ClientConfig, ServerConfig, Trust};
 
 use crate::StartError;
 
@@ -52,34 +51,13 @@ pub fn to_nodes(pki: Arc<Pki>) -> apiserver::link::dial::NodeTls {
 }
 
 fn client_config(pki: &Pki, leaf: &Leaf) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    roots.add(pki.ca().der().clone()).map_err(|error| error.to_string())?;
+    let roots = tls::authorities([pki.ca().der().clone()])?;
     let key = leaf.key().map_err(|error| error.to_string())?;
-    let mut config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_root_certificates(roots)
-        .with_client_auth_cert(vec![leaf.der().clone()], key)
-        .map_err(|error| error.to_string())?;
-    config.alpn_protocols = vec![apiserver::link::PROTOCOL.to_vec()];
-    Ok(config)
+    tls::client(Trust::Authorities(roots), Some((vec![leaf.der().clone()], key)), &[apiserver::link::PROTOCOL])
 }
 
 fn config(pki: &Pki, leaf: &Leaf) -> Result<ServerConfig, StartError> {
-    let failed = |error: &dyn std::fmt::Display| StartError::Tls(error.to_string());
-    let mut roots = RootCertStore::empty();
-    roots.add(pki.ca().der().clone()).map_err(|e| failed(&e))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        .allow_unauthenticated()
-        .build()
-        .map_err(|e| failed(&e))?;
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|e| failed(&e))?
-        .with_client_cert_verifier(verifier)
-        .with_single_cert(vec![leaf.der().clone()], leaf.key()?)
-        .map_err(|e| failed(&e))?;
-    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    let identity = (vec![leaf.der().clone()], leaf.key()?);
+    let clients = tls::authorities([pki.ca().der().clone()]).and_then(|roots| tls::clients_of(roots, false));
+    clients.and_then(|clients| tls::server(clients, identity, &[b"h2", b"http/1.1"])).map_err(StartError::Tls)
 }

@@ -11,10 +11,10 @@ use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
 use hyper_util::rt::TokioIo;
 use pki::{Leaf, Pki, PkiConfig};
-use rustls::{ClientConfig, RootCertStore};
 use rustls_pki_types::ServerName;
 use serde_json::Value;
 use server::{Config, StartError};
+use tls::Trust;
 use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -106,18 +106,9 @@ impl RealServer {
 
     /// A TLS connection that speaks `protocol` (`h2`, `http/1.1`); with a certificate it is the administrator's.
     pub async fn connect(&self, protocol: &str, with: Option<&Leaf>) -> std::io::Result<TlsStream<TcpStream>> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.pki.ca().der().clone()).expect("an authority");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config = config.expect("versions").with_root_certificates(roots);
-        let mut config = match with {
-            Some(leaf) => {
-                config.with_client_auth_cert(vec![leaf.der().clone()], leaf.key().expect("a key")).expect("fits")
-            }
-            None => config.with_no_client_auth(),
-        };
-        config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+        let roots = tls::authorities([self.pki.ca().der().clone()]).expect("an authority");
+        let identity = with.map(|leaf| (vec![leaf.der().clone()], leaf.key().expect("a key")));
+        let config = tls::client(Trust::Authorities(roots), identity, &[protocol.as_bytes()]).expect("fits");
         let socket = TcpStream::connect(self.address).await?;
         let name = ServerName::try_from("localhost").expect("a name");
         TlsConnector::from(Arc::new(config)).connect(name, socket).await

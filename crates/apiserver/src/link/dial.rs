@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use meta::ObjectExt;
-use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use serde_json::Value;
 use store::Snapshot;
+use tls::ClientConfig;
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 

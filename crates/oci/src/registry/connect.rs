@@ -10,10 +10,8 @@ use http::{HeaderMap, Request, StatusCode};
 use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper_util::rt::TokioIo;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime, pem::PemObject as _};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls_pki_types::ServerName;
+use tls::{ClientConfig, RootCertStore, Trust};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::AbortHandle;
@@ -184,71 +182,26 @@ pub(super) fn tls_config(authorities_pem: &[u8], options: Option<&TlsOptions>) -
     roots.add_parsable_certificates(native.certs);
     let own = options.map_or(&[][..], |options| &options.authorities_pem);
     for authorities in [authorities_pem, own] {
-        let read =
-            certificates(authorities).map_err(|why| format!("the certificate authorities cannot be read: {why}"))?;
+        let read = tls::certificates(authorities)
+            .map_err(|why| format!("the certificate authorities cannot be read: {why}"))?;
         if read.is_empty() && !authorities.is_empty() {
             return Err("there is no certificate in the file of authorities; it must be PEM".to_owned());
         }
         roots.add_parsable_certificates(read);
     }
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let versions = ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions();
-    let builder = versions.map_err(|error| error.to_string())?;
-    let builder = if options.is_some_and(|options| options.is_unverified) {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Unverified(provider)))
+    let trust = if options.is_some_and(|options| options.is_unverified) {
+        Trust::Anybody { checks_signatures: true }
     } else if roots.is_empty() {
         return Err("this machine trusts no certificate authority; install the package ca-certificates".to_owned());
     } else {
-        builder.with_root_certificates(roots)
+        Trust::Authorities(roots)
     };
     let Some((certificate, key)) = options.and_then(|options| options.client.as_ref()) else {
-        return Ok(Arc::new(builder.with_no_client_auth()));
+        return tls::client(trust, None, &[]).map(Arc::new);
     };
-    let chain = certificates(certificate).map_err(|why| format!("the client's certificate cannot be read: {why}"))?;
-    let key = PrivateKeyDer::from_pem_slice(key).map_err(|why| format!("the client's key cannot be read: {why}"))?;
-    let config = builder.with_client_auth_cert(chain, key);
+    let chain =
+        tls::certificates(certificate).map_err(|why| format!("the client's certificate cannot be read: {why}"))?;
+    let key = tls::private_key(key).map_err(|why| format!("the client's key cannot be read: {why}"))?;
+    let config = tls::client(trust, Some((chain, key)), &[]);
     config.map(Arc::new).map_err(|why| format!("the client's certificate and key do not fit: {why}"))
-}
-
-fn certificates(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, rustls::pki_types::pem::Error> {
-    CertificateDer::pem_slice_iter(pem).collect()
-}
-
-/// Believes whoever answers: what `insecure_skip_verify` asks for. That the answer is of one hand is still checked.
-#[derive(Debug)]
-struct Unverified(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for Unverified {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

@@ -5,11 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use apiserver::{NodeHand, link};
 use node::Door;
 use pki::{Leaf, NODE_CLIENT, NODE_CLIENT_GROUP, user_of};
-use rustls::server::WebPkiClientVerifier;
-use rustls::server::danger::ClientCertVerifier;
-use rustls::{RootCertStore, ServerConfig};
-use rustls_pki_types::CertificateDer;
-use rustls_pki_types::pem::PemObject;
+use tls::{ClientVerifier, ServerConfig};
 use tokio::net::TcpListener;
 
 use super::credentials::Credentials;
@@ -50,24 +46,12 @@ fn admits(der: &[u8]) -> bool {
     user_of(der).is_some_and(|user| user.name == NODE_CLIENT && user.is_in(NODE_CLIENT_GROUP))
 }
 
-fn verifier(authority: &str) -> Result<Arc<dyn ClientCertVerifier>, StartError> {
-    let failed = |error: &dyn std::fmt::Display| StartError::Tls(error.to_string());
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).map_err(|e| failed(&e))?).map_err(|e| failed(&e))?;
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-    builder.build().map_err(|e| failed(&e))
+fn verifier(authority: &str) -> Result<Arc<dyn ClientVerifier>, StartError> {
+    let roots = tls::certificates(authority.as_bytes()).and_then(tls::authorities);
+    roots.and_then(|roots| tls::clients_of(roots, true)).map_err(StartError::Tls)
 }
 
-fn config(verifier: &Arc<dyn ClientCertVerifier>, leaf: &Leaf) -> Result<ServerConfig, String> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+fn config(verifier: &Arc<dyn ClientVerifier>, leaf: &Leaf) -> Result<ServerConfig, String> {
     let key = leaf.key().map_err(|error| error.to_string())?;
-    let mut config = ServerConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?
-        .with_client_cert_verifier(Arc::clone(verifier))
-        .with_single_cert(vec![leaf.der().clone()], key)
-        .map_err(|error| error.to_string())?;
-    config.alpn_protocols = vec![link::PROTOCOL.to_vec()];
-    Ok(config)
+    tls::server(Arc::clone(verifier), (vec![leaf.der().clone()], key), &[link::PROTOCOL])
 }

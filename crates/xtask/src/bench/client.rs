@@ -11,10 +11,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_pki_types::ServerName;
 use serde_json::Value;
+use tls::{ClientConfig, Trust};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
@@ -40,18 +39,9 @@ impl Client {
         let ca = pem(&config["clusters"][0]["cluster"]["certificate-authority-data"])?;
         let user = &config["users"][0]["user"];
         let (cert, key) = (pem(&user["client-certificate-data"])?, pem(&user["client-key-data"])?);
-        let mut roots = RootCertStore::empty();
-        roots.add(CertificateDer::from_pem_slice(&ca).map_err(|e| e.to_string())?).map_err(|e| e.to_string())?;
-        let chain = vec![CertificateDer::from_pem_slice(&cert).map_err(|e| e.to_string())?];
-        let key = PrivateKeyDer::from_pem_slice(&key).map_err(|e| e.to_string())?;
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let mut tls = ClientConfig::builder_with_provider(provider)
-            .with_safe_default_protocol_versions()
-            .map_err(|e| e.to_string())?
-            .with_root_certificates(roots)
-            .with_client_auth_cert(chain, key)
-            .map_err(|e| e.to_string())?;
-        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let roots = tls::certificates(&ca).and_then(tls::authorities)?;
+        let identity = (tls::certificates(&cert)?, tls::private_key(&key)?);
+        let tls = tls::client(Trust::Authorities(roots), Some(identity), &[b"h2"])?;
         Ok(Client { address: address.to_owned(), tls: Some(Arc::new(tls)) })
     }
 
