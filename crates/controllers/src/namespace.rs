@@ -16,9 +16,9 @@ use serde_json::Value;
 use store::{Event, Key};
 use view::Object;
 
-use crate::{namespace_roots, served};
+use crate::namespace_roots::{self, NAMESPACES};
+use crate::served;
 
-const NAMESPACES: Resource = Resource::new("", "v1", "namespaces");
 const FINALIZER: &str = "kubernetes";
 const PODS: &str = "core/pods";
 /// From this age of the deletion on, what is left is told before more is deleted: a delete that fails again and again

@@ -1,8 +1,14 @@
-//! What controllers that look after every namespace share.
+//! What controllers share whose keys are namespaces: those that look after every one, and those whose only key is
+//! kube-system because they look after the whole cluster at once.
 
-use brain::{Object, View, key};
+use brain::{Object, Resource, View, key};
 use serde::Deserialize;
 use store::{Event, Key};
+
+/// Where namespaces are served.
+pub(crate) const NAMESPACES: Resource = Resource::new("", "v1", "namespaces");
+/// The namespace that stands for the whole cluster.
+pub(crate) const HOME: &str = "kube-system";
 
 /// The phase of a namespace, read once per revision.
 #[derive(Default, Deserialize)]
@@ -30,5 +36,25 @@ pub(crate) fn all(view: &View) -> Vec<Key> {
 
 /// The namespace of the object that changed.
 pub(crate) fn of_object(_: &View, event: &Event) -> Vec<Key> {
-    event.key.item.split_once('/').map(|(namespace, _)| key("core/namespaces", "", namespace)).into_iter().collect()
+    of(event, |_, _| true)
+}
+
+/// The same, if the object is called `name`.
+pub(crate) fn of_named(event: &Event, name: &str) -> Vec<Key> {
+    of(event, |_, own| own == name)
+}
+
+/// The key of the whole cluster, if the object that changed is kube-system's and called `name`.
+pub(crate) fn home_of_named(event: &Event, name: &str) -> Vec<Key> {
+    of(event, |namespace, own| (namespace, own) == (HOME, name))
+}
+
+/// The key of the whole cluster.
+pub(crate) fn home() -> Key {
+    key("core/namespaces", "", HOME)
+}
+
+fn of(event: &Event, is_meant: impl Fn(&str, &str) -> bool) -> Vec<Key> {
+    let meant = event.key.item.split_once('/').filter(|(namespace, name)| is_meant(namespace, name));
+    meant.map(|(namespace, _)| key("core/namespaces", "", namespace)).into_iter().collect()
 }

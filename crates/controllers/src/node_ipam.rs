@@ -10,16 +10,16 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use brain::facts::Node;
-use brain::{Action, Brain, Def, Note, Object, Outcome, Patch, Resource, View, Watch, key};
+use brain::{Action, Brain, Def, Note, Object, Outcome, Patch, Resource, View, Watch};
 use meta::{ObjectExt, Time};
 use serde_json::json;
 use store::{Change, Event, Key};
 
-const NAMESPACES: Resource = Resource::new("", "v1", "namespaces");
+use crate::namespace_roots::{self, HOME, NAMESPACES};
+
 const NODES: Resource = Resource::new("", "v1", "nodes");
 const EVENTS: Resource = Resource::new("", "v1", "events");
 const NODE_COLLECTION: &str = "core/nodes";
-const HOME: &str = "kube-system";
 const CONFIG: &str = "cluster-network";
 /// Where events about what has no namespace stand.
 const EVENT_NAMESPACE: &str = "default";
@@ -88,7 +88,7 @@ impl Brain for NodeIpamController {
         root_kind: "Namespace",
         watches: &[
             Watch { collection: NODE_COLLECTION, roots: node_roots },
-            Watch { collection: "core/configmaps", roots: config_roots },
+            Watch { collection: "core/configmaps", roots: |_, event| namespace_roots::home_of_named(event, CONFIG) },
         ],
         resync: None,
     };
@@ -252,19 +252,8 @@ fn node_roots(view: &View, event: &Event) -> Vec<Key> {
     };
     match event.change {
         Change::Modified if !is_another() => Vec::new(),
-        Change::Created | Change::Deleted | Change::Modified => vec![home()],
+        Change::Created | Change::Deleted | Change::Modified => vec![namespace_roots::home()],
     }
-}
-
-fn config_roots(_: &View, event: &Event) -> Vec<Key> {
-    match event.key.item.split_once('/') {
-        Some((HOME, CONFIG)) => vec![home()],
-        _ => Vec::new(),
-    }
-}
-
-fn home() -> Key {
-    key("core/namespaces", "", HOME)
 }
 
 #[cfg(test)]

@@ -7,17 +7,16 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 use brain::facts::Node;
-use brain::{Action, Brain, Def, Note, Outcome, Resource, View, Watch, key};
+use brain::{Action, Brain, Def, Note, Outcome, Resource, View, Watch};
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 use store::{Change, Entry, Event, Key};
 
+use crate::namespace_roots::{self, HOME, NAMESPACES};
 use crate::target::Target;
 
-const NAMESPACES: Resource = Resource::new("", "v1", "namespaces");
 const CONFIG_MAPS: Resource = Resource::new("", "v1", "configmaps");
 const NODE_COLLECTION: &str = "core/nodes";
-const HOME: &str = "kube-system";
 const NAME: &str = "node-routes";
 /// Nodes named: with names of sixty characters they fill three quarters of the largest object. More do not share one
 /// network segment.
@@ -57,9 +56,9 @@ impl Brain for NodeRoutesController {
         root: NAMESPACES,
         root_kind: "Namespace",
         watches: &[
-            Watch { collection: "core/namespaces", roots: namespace_roots },
+            Watch { collection: "core/namespaces", roots: |_, event| vec![event.key.clone()] },
             Watch { collection: NODE_COLLECTION, roots: node_roots },
-            Watch { collection: "core/configmaps", roots: config_roots },
+            Watch { collection: "core/configmaps", roots: |_, event| namespace_roots::home_of_named(event, NAME) },
         ],
         resync: None,
     };
@@ -134,10 +133,6 @@ fn has(map: &Value, data: &BTreeMap<String, String>) -> bool {
     stands.into_iter().eq(data.iter().map(|(key, value)| (key.as_str(), value.as_str())))
 }
 
-fn namespace_roots(_: &View, event: &Event) -> Vec<Key> {
-    if *event.key.item == *HOME { vec![home()] } else { Vec::new() }
-}
-
 /// Of what a node says again and again only its address matters, and its range.
 fn node_roots(_: &View, event: &Event) -> Vec<Key> {
     let matters = |entry: &Entry| {
@@ -148,19 +143,8 @@ fn node_roots(_: &View, event: &Event) -> Vec<Key> {
     let is_same = || event.previous.as_ref().is_some_and(|previous| matters(previous) == matters(&event.entry));
     match event.change {
         Change::Modified if is_same() => Vec::new(),
-        Change::Created | Change::Deleted | Change::Modified => vec![home()],
+        Change::Created | Change::Deleted | Change::Modified => vec![namespace_roots::home()],
     }
-}
-
-fn config_roots(_: &View, event: &Event) -> Vec<Key> {
-    match event.key.item.split_once('/') {
-        Some((HOME, NAME)) => vec![home()],
-        _ => Vec::new(),
-    }
-}
-
-fn home() -> Key {
-    key("core/namespaces", "", HOME)
 }
 
 #[cfg(test)]

@@ -6,12 +6,12 @@
 //! Owns: `data` and the description annotation of `kube-root-ca.crt`. Never touches its labels and other annotations.
 //! At rest: the data is exactly the authority and the description is there.
 
-use brain::{Action, Brain, Def, Note, Outcome, Resource, View, Watch, key};
+use brain::{Action, Brain, Def, Note, Outcome, Resource, View, Watch};
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 use store::{Event, Key};
 
-use crate::namespace_roots;
+use crate::namespace_roots::{self, NAMESPACES};
 use crate::target::Target;
 
 /// The ConfigMap's name in every namespace.
@@ -26,7 +26,6 @@ const DESCRIPTION: &str = "kubernetes.io/description";
 const DESCRIPTION_TEXT: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using internal \
                                 endpoints such as the internal service IP or kubernetes.default.svc. No other usage is \
                                 guaranteed across distributions of Kubernetes clusters.";
-const NAMESPACES: Resource = Resource::new("", "v1", "namespaces");
 const CONFIG_MAPS: Resource = Resource::new("", "v1", "configmaps");
 
 /// The controller.
@@ -146,9 +145,8 @@ fn fill(object: &mut Value, ca: &str) {
 
 fn config_map_roots(view: &View, event: &Event) -> Vec<Key> {
     match event.key.item.split_once('/') {
-        Some((namespace, NAME)) => vec![key("core/namespaces", "", namespace)],
         Some((SOURCE_NAMESPACE, SOURCE_NAME)) => namespace_roots::all(view),
-        _ => Vec::new(),
+        _ => namespace_roots::of_named(event, NAME),
     }
 }
 

@@ -3,16 +3,15 @@
 //! Owns: the existence of `default`; never its content, so that what others add to it (image pull secrets) stays.
 //! At rest: the account exists, or the namespace is not active.
 
-use brain::{Action, Brain, Def, Note, Outcome, Resource, View, Watch, key};
+use brain::{Action, Brain, Def, Note, Outcome, Resource, View, Watch};
 use meta::{ObjectExt, Time};
 use serde_json::json;
-use store::{Event, Key};
+use store::Key;
 
-use crate::namespace_roots;
+use crate::namespace_roots::{self, NAMESPACES};
 
 /// The account's name.
 const DEFAULT: &str = "default";
-const NAMESPACES: Resource = Resource::new("", "v1", "namespaces");
 const SERVICE_ACCOUNTS: Resource = Resource::new("", "v1", "serviceaccounts");
 
 /// The controller.
@@ -53,7 +52,7 @@ impl Brain for ServiceAccountController {
         root_kind: "Namespace",
         watches: &[
             Watch { collection: "core/namespaces", roots: |_, event| vec![event.key.clone()] },
-            Watch { collection: "core/serviceaccounts", roots: account_roots },
+            Watch { collection: "core/serviceaccounts", roots: |_, event| namespace_roots::of_named(event, DEFAULT) },
         ],
         resync: None,
     };
@@ -91,13 +90,6 @@ impl Brain for ServiceAccountController {
 
     fn explain(Why::Missing: Why) -> Note {
         Note::quiet("ServiceAccountMissing", "the namespace had no ServiceAccount default")
-    }
-}
-
-fn account_roots(_: &View, event: &Event) -> Vec<Key> {
-    match event.key.item.split_once('/') {
-        Some((namespace, DEFAULT)) => vec![key("core/namespaces", "", namespace)],
-        _ => Vec::new(),
     }
 }
 
