@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use brain::facts::{Pod, Seen};
-use brain::{Resource, Siblings, View, child_base, child_name};
+use brain::{Refusal, Resource, Siblings, View, child_base, child_name};
 use meta::{ObjectExt, Time};
 use serde_json::{Value, json};
 
@@ -108,9 +108,15 @@ pub(crate) fn new_names(
 }
 
 /// Moves the status behind what is made. Names of children follow from their owner's revision, which a status changes: a
-/// create that was carried out though nobody heard so must be met by the same name when it is made again.
-pub(crate) fn status_after_creations<S>(steps: &mut Vec<S>, is_creation: fn(&S) -> bool, is_status: fn(&S) -> bool) {
-    if steps.iter().any(is_creation) {
+/// create that was carried out though nobody heard so must be met by the same name when it is made again. Where something
+/// was refused and may be again, the status comes first: it says so.
+pub(crate) fn status_after_creations<S>(
+    steps: &mut Vec<S>,
+    refusal: Option<&Refusal>,
+    is_creation: fn(&S) -> bool,
+    is_status: fn(&S) -> bool,
+) {
+    if refusal.is_none() && steps.iter().any(is_creation) {
         let (status, rest): (Vec<S>, Vec<S>) = std::mem::take(steps).into_iter().partition(is_status);
         *steps = rest.into_iter().chain(status).collect();
     }

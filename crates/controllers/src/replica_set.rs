@@ -224,14 +224,12 @@ pub(crate) fn reconcile(desired: &Desired, observed: &Observed, now: Time) -> Ou
     if !desired.owner.deleting {
         outcome.steps.extend(manage(desired, observed, now));
     }
-    // Where something was refused and may be again, the status comes first: it says so.
-    if observed.refusal.is_none() {
-        pods::status_after_creations(
-            &mut outcome.steps,
-            |step| matches!(step, Step::Create(_)),
-            |step| matches!(step, Step::Status(_)),
-        );
-    }
+    pods::status_after_creations(
+        &mut outcome.steps,
+        observed.refusal.as_ref(),
+        |step| matches!(step, Step::Create(_)),
+        |step| matches!(step, Step::Status(_)),
+    );
     if let Some(next) = readiness.next {
         let waiting = usize::try_from(readiness.ready - readiness.available).unwrap_or(0);
         outcome = outcome.note(Why::Waiting(waiting)).wake_at(next);

@@ -81,14 +81,12 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, now: Time) -> Outco
         turn.emit(&mut outcome);
         outcome.steps.extend(turn.forgotten());
     }
-    // Where something was refused and may be again, the status comes first: it says so.
-    if observed.refusal.is_none() {
-        pods::status_after_creations(
-            &mut outcome.steps,
-            |step| matches!(step, Step::Create { .. }),
-            |step| matches!(step, Step::Status(_)),
-        );
-    }
+    pods::status_after_creations(
+        &mut outcome.steps,
+        observed.refusal.as_ref(),
+        |step| matches!(step, Step::Create { .. }),
+        |step| matches!(step, Step::Status(_)),
+    );
     outcome
 }
 
