@@ -39,8 +39,41 @@ pub(crate) struct History {
     /// The oldest first.
     pub revisions: Vec<Revision>,
     pub transfers: Vec<Transfer>,
+    /// The label of revisions that holds their hash.
+    hash_label: &'static str,
     /// The name that a new revision would get belongs to something else.
     pub name_taken: bool,
+}
+
+/// What is done about revisions.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Step {
+    /// Changes a revision's owner.
+    Transfer(Transfer),
+    /// Stores the current template.
+    Create(Value),
+    /// Makes an older template the current one again.
+    Raise(Target, i64),
+    /// Forgets a template.
+    Delete(Target),
+}
+
+/// The revision of the current template.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Current {
+    /// It stands, or does so after a step.
+    Stands {
+        /// Its hash.
+        hash: String,
+        /// Its name.
+        name: String,
+        /// What it needs.
+        step: Option<Step>,
+    },
+    /// The name that it would get belongs to something else.
+    NameTaken(String),
+    /// Whose it would be is being deleted.
+    Over,
 }
 
 /// What a revision stores of a template: a patch that brings it back.
@@ -69,7 +102,13 @@ pub(crate) fn name(owner: &Owner, data: &Value, collisions: i64) -> (String, Str
 
 impl History {
     /// Those of `owner`; `new_name` is what a new one would be called.
-    pub fn observe(view: &View, owner: &Owner, selector: &Selector, hash_label: &str, new_name: &str) -> History {
+    pub fn observe(
+        view: &View,
+        owner: &Owner,
+        selector: &Selector,
+        hash_label: &'static str,
+        new_name: &str,
+    ) -> History {
         let claimed = claim(view, COLLECTION, owner, selector, |_| true);
         let read = |object: &brain::Object| {
             let tree = object.tree();
@@ -84,21 +123,41 @@ impl History {
         let mut revisions: Vec<Revision> = claimed.mine.iter().map(read).collect();
         revisions.sort_by(|a, b| (a.number, a.created, &a.target.name).cmp(&(b.number, b.created, &b.target.name)));
         let name_taken = view.get(COLLECTION, &owner.target.namespace, new_name).is_some();
-        History { revisions, transfers: claimed.transfers, name_taken }
+        History { revisions, transfers: claimed.transfers, hash_label, name_taken }
+    }
+
+    /// The revision with this data; a new one gets these annotations.
+    pub fn current(&self, owner: &Owner, data: &Value, annotations: &Value, collisions: i64) -> Current {
+        if let Some(found) = self.find(data) {
+            let step = self.raised(found).map(|number| Step::Raise(found.target.clone(), number));
+            return Current::Stands { hash: found.hash.clone(), name: found.target.name.clone(), step };
+        }
+        // The collector takes the history of a set that is being deleted; making it anew would never end.
+        if owner.deleting {
+            return Current::Over;
+        }
+        let (hash, name) = name(owner, data, collisions);
+        if self.name_taken {
+            return Current::NameTaken(name);
+        }
+        let mut labels = data.at(&["spec", "template", "metadata", "labels"]).cloned().unwrap_or_default();
+        labels.put(&[self.hash_label], &*hash);
+        let object = object(owner, &name, labels, annotations.clone(), data.clone(), self.next_number());
+        Current::Stands { hash, name, step: Some(Step::Create(object)) }
     }
 
     /// The newest revision with this data.
-    pub fn find(&self, data: &Value) -> Option<&Revision> {
+    fn find(&self, data: &Value) -> Option<&Revision> {
         self.revisions.iter().rev().find(|revision| revision.data == *data)
     }
 
     /// The number of the next revision.
-    pub fn next_number(&self) -> i64 {
+    fn next_number(&self) -> i64 {
         self.revisions.last().map_or(0, |newest| newest.number).saturating_add(1)
     }
 
     /// The number that `revision`, which is the current one, must get because newer ones stand behind it.
-    pub fn raised(&self, revision: &Revision) -> Option<i64> {
+    fn raised(&self, revision: &Revision) -> Option<i64> {
         let newest = self.revisions.last()?;
         (newest.data != revision.data).then(|| self.next_number())
     }
@@ -113,7 +172,7 @@ impl History {
 }
 
 /// A new revision.
-pub(crate) fn object(owner: &Owner, name: &str, labels: Value, annotations: Value, data: Value, number: i64) -> Value {
+fn object(owner: &Owner, name: &str, labels: Value, annotations: Value, data: Value, number: i64) -> Value {
     let mut object = json!({
         "apiVersion": "apps/v1", "kind": "ControllerRevision",
         "metadata": {"name": name, "namespace": owner.target.namespace, "labels": labels,
@@ -126,9 +185,15 @@ pub(crate) fn object(owner: &Owner, name: &str, labels: Value, annotations: Valu
     object
 }
 
-/// Makes a revision the newest again.
-pub(crate) fn raise(target: Target, number: i64) -> Action {
-    target.merge_guarded(REVISIONS, "", json!({"revision": number}))
+impl Step {
+    pub fn perform(self, namespace: String) -> Action {
+        match self {
+            Step::Transfer(transfer) => transfer.perform(REVISIONS),
+            Step::Create(object) => Action::Create { resource: REVISIONS, namespace, object },
+            Step::Raise(target, number) => target.merge_guarded(REVISIONS, "", json!({"revision": number})),
+            Step::Delete(target) => target.delete_guarded(REVISIONS, None),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use store::{Event, Key};
 pub use self::facts::{Desired, Observed};
 use crate::claim::{Transfer, spec_selector};
 use crate::pods::{self, BURST_MAX, PODS};
-use crate::revisions::{self, REVISIONS};
+use crate::revisions;
 use crate::target::Target;
 use crate::wakes;
 
@@ -43,14 +43,8 @@ pub struct StatefulSetController;
 pub enum Step {
     /// Changes a pod's owner.
     TransferPod(Transfer),
-    /// Changes a revision's owner.
-    TransferRevision(Transfer),
-    /// Stores the current template.
-    CreateRevision(Value),
-    /// Makes an older template the current one again.
-    RaiseRevision(Target, i64),
-    /// Forgets a template.
-    DeleteRevision(Target),
+    /// Does something about a revision.
+    Revision(revisions::Step),
     /// Writes the status (a merge patch).
     Status(Value),
     /// Creates a claim of a pod.
@@ -118,7 +112,7 @@ impl Brain for StatefulSetController {
 
     fn reconcile(desired: &Desired, observed: &Observed, now: Time) -> Outcome<Step, Why> {
         let pods = observed.transfers.iter().cloned().map(Step::TransferPod);
-        let revisions = observed.history.transfers.iter().cloned().map(Step::TransferRevision);
+        let revisions = observed.history.transfers.iter().cloned().map(revisions::Step::Transfer).map(Step::Revision);
         let transfers: Vec<Step> = revisions.chain(pods).take(BURST_MAX).collect();
         if transfers.is_empty() {
             act::decide(desired, observed, now)
@@ -135,10 +129,7 @@ impl Brain for StatefulSetController {
         let namespace = desired.owner.target.namespace.clone();
         match step {
             Step::TransferPod(transfer) => transfer.perform(PODS),
-            Step::TransferRevision(transfer) => transfer.perform(REVISIONS),
-            Step::CreateRevision(object) => Action::Create { resource: REVISIONS, namespace, object },
-            Step::RaiseRevision(target, number) => revisions::raise(target, number),
-            Step::DeleteRevision(target) => target.delete_guarded(REVISIONS, None),
+            Step::Revision(step) => step.perform(namespace),
             Step::Status(patch) => desired.owner.target.merge_guarded(STATEFUL_SETS, "status", patch),
             Step::CreateClaim { object, .. } => Action::Create { resource: CLAIMS, namespace, object },
             Step::OwnClaim(transfer) => transfer.perform(CLAIMS),

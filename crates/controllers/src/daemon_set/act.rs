@@ -14,7 +14,7 @@ use super::nodes::tolerations;
 use super::rolling::{self, Limits};
 use super::{Step, Why, node_of};
 use crate::pods::{self, BURST_MAX, PODS, Readiness};
-use crate::revisions::{self, POD_LABEL};
+use crate::revisions::{self, Current, POD_LABEL};
 use crate::status::{difference, unless_zero};
 use crate::target::Target;
 
@@ -47,22 +47,15 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, now: Time) -> Outco
     }
     let data = revisions::data(&desired.template);
     let mut outcome = Outcome::rest();
-    let hash = match observed.history.find(&data) {
-        Some(found) => {
-            let raised = observed.history.raised(found);
-            outcome.steps.extend(raised.map(|number| Step::RaiseRevision(found.target.clone(), number)));
-            found.hash.clone()
+    let collisions = observed.status.int(&["collisionCount"]).unwrap_or(0);
+    let hash = match observed.history.current(&desired.owner, &data, &desired.annotations, collisions) {
+        Current::Over => return outcome,
+        Current::NameTaken(name) => {
+            let patch = json!({"status": {"collisionCount": collisions + 1}});
+            return outcome.note(Why::RevisionNameTaken(name)).step(Step::Status(patch));
         }
-        // The collector takes the history of a set that is being deleted; making it anew would never end.
-        None if desired.owner.deleting => return outcome,
-        None => {
-            let collisions = observed.status.int(&["collisionCount"]).unwrap_or(0);
-            let (hash, name) = revisions::name(&desired.owner, &data, collisions);
-            if observed.history.name_taken {
-                let patch = json!({"status": {"collisionCount": collisions + 1}});
-                return outcome.note(Why::RevisionNameTaken(name)).step(Step::Status(patch));
-            }
-            outcome.steps.push(Step::CreateRevision(new_revision(desired, observed, &hash, &name, data.clone())));
+        Current::Stands { hash, step, .. } => {
+            outcome.steps.extend(step.map(Step::Revision));
             hash
         }
     };
@@ -108,13 +101,6 @@ fn refused(observed: &Observed) -> Option<Why> {
     } else {
         None
     }
-}
-
-fn new_revision(desired: &Desired, observed: &Observed, hash: &str, name: &str, data: Value) -> Value {
-    let mut labels = desired.template.at(&["metadata", "labels"]).cloned().unwrap_or_default();
-    labels.put(&[POD_LABEL], hash);
-    let number = observed.history.next_number();
-    revisions::object(&desired.owner, name, labels, desired.annotations.clone(), data, number)
 }
 
 impl<'a> Turn<'a> {
@@ -282,7 +268,7 @@ impl<'a> Turn<'a> {
             .history
             .surplus(&in_use, self.desired.history_limit)
             .into_iter()
-            .map(Step::DeleteRevision)
+            .map(|surplus| Step::Revision(revisions::Step::Delete(surplus)))
             .collect()
     }
 }

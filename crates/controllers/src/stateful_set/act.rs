@@ -11,10 +11,7 @@ use super::order::Order;
 use super::status::{Names, status};
 use super::{Step, Why};
 use crate::pods::{PODS, Readiness};
-use crate::revisions::{self, POD_LABEL, REVISIONS};
-
-/// The label of a revision that holds its hash.
-const REVISION_HASH_LABEL: &str = "controller.kubernetes.io/hash";
+use crate::revisions::{self, Current, POD_LABEL, REVISIONS};
 
 /// A revision that pods are made of.
 pub(super) struct Made {
@@ -28,24 +25,16 @@ pub(super) fn decide(desired: &Desired, observed: &Observed, now: Time) -> Outco
         return bad_selector(desired, observed);
     }
     let data = revisions::data(&desired.template);
-    let mut collisions = observed.status.int(&["collisionCount"]).unwrap_or(0);
+    let collisions = observed.status.int(&["collisionCount"]).unwrap_or(0);
     let mut outcome = Outcome::rest();
-    let update_name = match observed.history.find(&data) {
-        Some(found) => {
-            let raised = observed.history.raised(found);
-            outcome.steps.extend(raised.map(|number| Step::RaiseRevision(found.target.clone(), number)));
-            found.target.name.clone()
+    let update_name = match observed.history.current(&desired.owner, &data, &desired.annotations, collisions) {
+        Current::Over => return outcome,
+        Current::NameTaken(name) => {
+            let patch = json!({"status": {"collisionCount": collisions + 1}});
+            return outcome.note(Why::RevisionNameTaken(name)).step(Step::Status(patch));
         }
-        // The collector takes the history of a set that is being deleted; making it anew would never end.
-        None if desired.owner.deleting => return outcome,
-        None => {
-            let (hash, name) = revisions::name(&desired.owner, &data, collisions);
-            if observed.history.name_taken {
-                collisions += 1;
-                let patch = json!({"status": {"collisionCount": collisions}});
-                return outcome.note(Why::RevisionNameTaken(name)).step(Step::Status(patch));
-            }
-            outcome.steps.push(Step::CreateRevision(new_revision(desired, observed, &hash, &name, data)));
+        Current::Stands { name, step, .. } => {
+            outcome.steps.extend(step.map(Step::Revision));
             name
         }
     };
@@ -71,20 +60,18 @@ fn current(observed: &Observed) -> Option<Made> {
     Some(Made { name: name.to_owned(), template: revisions::template(&revision.data) })
 }
 
-fn new_revision(desired: &Desired, observed: &Observed, hash: &str, name: &str, data: Value) -> Value {
-    let mut labels = desired.template.at(&["metadata", "labels"]).cloned().unwrap_or_default();
-    labels.put(&[REVISION_HASH_LABEL], hash);
-    let number = observed.history.next_number();
-    revisions::object(&desired.owner, name, labels, desired.annotations.clone(), data, number)
-}
-
 /// Revisions beyond the limit that neither status nor pods name.
 fn forgotten(desired: &Desired, observed: &Observed, current: &str, update: &str) -> Vec<Step> {
     let Some(limit) = desired.history_limit else { return Vec::new() };
     let stored = observed.status.text(&["currentRevision"]);
     let mut in_use = BTreeSet::from([current, update, stored]);
     in_use.extend(observed.pods.iter().filter_map(|pod| pod.label(POD_LABEL)));
-    observed.history.surplus(&in_use, limit).into_iter().map(Step::DeleteRevision).collect()
+    observed
+        .history
+        .surplus(&in_use, limit)
+        .into_iter()
+        .map(|surplus| Step::Revision(revisions::Step::Delete(surplus)))
+        .collect()
 }
 
 fn matches_itself(desired: &Desired) -> bool {
