@@ -1,5 +1,5 @@
-//! What pods take of disks, for those who ask. That means a walk through all that they have written: an answer holds for
-//! a while.
+//! What pods take of disks, for those who ask. That means a walk through all that they have written: an answer holds
+//! for a while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -69,8 +69,8 @@ impl Disks {
         }
     }
 
-    /// What `pods` take, whose uids are the runtime's. Those who ask at the same time wait for one answer. What cannot be
-    /// found out is not said.
+    /// What `pods` take, whose uids are the runtime's. Those who ask at the same time wait for one answer. What cannot
+    /// be found out is not said.
     pub async fn measure(&self, pods: &[Arc<Value>]) -> Arc<ByPod> {
         let mut last = self.last.lock().await;
         if let Some((at, known)) = &*last {
@@ -131,8 +131,8 @@ impl Disks {
     }
 }
 
-/// The pods of the API that the runtime runs, with the uids that they have there: a mirror's is another than that of the pod
-/// that it shows.
+/// The pods of the API that the runtime runs, with the uids that they have there: a mirror's is another than that of
+/// the pod that it shows.
 pub(crate) fn known_pods(all: &[brain::Object], running: &BTreeSet<(&str, &str, &str)>) -> Vec<Arc<Value>> {
     let named = |object: &brain::Object| {
         let meta = object.meta();

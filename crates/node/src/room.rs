@@ -113,8 +113,8 @@ struct Room {
     is_known: bool,
     /// Whether the runtime does not answer: then only that is decided and done which does not need it.
     is_silent: bool,
-    /// Steps of the runtime that have ended since the look began, which does not show what they did. One a step that was
-    /// under way.
+    /// Steps of the runtime that have ended since the look began, which does not show what they did. One a step that
+    /// was under way.
     unseen: Vec<Done>,
     is_swept: bool,
     retry_runtime: Option<Time>,

@@ -60,8 +60,8 @@ fn is_own(name: &str) -> bool {
     name != "lo" && !name.starts_with("veth") && !name.strip_prefix("sp").is_some_and(is_end)
 }
 
-/// Of `/proc/net/dev`: two lines of titles, then `name:` and eight numbers each for what came and what went: bytes, packets,
-/// errors, and more.
+/// Of `/proc/net/dev`: two lines of titles, then `name:` and eight numbers each for what came and what went: bytes,
+/// packets, errors, and more.
 fn counters(text: &str) -> BTreeMap<String, Traffic> {
     let line = |line: &str| {
         let (name, numbers) = line.split_once(':')?;

@@ -313,6 +313,18 @@ fn unused_images_go(containerd: &Containerd, server: &mut Server, binary: &Path,
     assert!(is_ready(server, "user"));
 }
 
+/// The node tells what a pod has sent and written, though another program runs it.
+fn is_measured(server: &Server, name: &str) {
+    let summary = server.kubectl(&["get", "--raw", "/api/v1/nodes/test-node/proxy/stats/summary"]).expect("a summary");
+    let summary: Value = serde_json::from_str(&summary).expect("JSON");
+    let pods = summary["pods"].as_array().expect("pods");
+    let pod = pods.iter().find(|pod| pod["podRef"]["name"] == name).unwrap_or_else(|| panic!("no {name}: {summary}"));
+    assert_eq!(pod["network"]["name"], "eth0", "{pod}");
+    for path in ["/network/rxBytes", "/ephemeral-storage/usedBytes", "/containers/0/rootfs/capacityBytes"] {
+        assert!(pod.pointer(path).and_then(Value::as_u64).is_some_and(|number| number > 0), "{path}: {pod}");
+    }
+}
+
 #[test]
 fn pods_end_up_the_same_on_containerd() {
     let (Some(binary), true) = (binary(), is_alone()) else { return };
@@ -338,6 +350,8 @@ fn pods_end_up_the_same_on_containerd() {
     }
     let runtime = get(&server, &["node", "test-node"])["status"]["nodeInfo"]["containerRuntimeVersion"].clone();
     assert!(runtime.as_str().is_some_and(|text| text.starts_with("containerd://")), "{runtime}");
+
+    is_measured(&server, "whole");
 
     // The server is lost, then containerd: what runs goes on, and is known again.
     let identity = |server: &Server| get(server, &["pod", "whole"])["status"]["containerStatuses"].clone();

@@ -68,8 +68,8 @@ impl Turn {
         self.wake = self.wake.or_at(time);
     }
 
-    /// Adds a step unless one of its name is under way, or has failed and its back-off is not over, or it needs a runtime
-    /// that does not answer: it is decided again when that shows what there is.
+    /// Adds a step unless one of its name is under way, or has failed and its back-off is not over, or it needs a
+    /// runtime that does not answer: it is decided again when that shows what there is.
     fn attempt(&mut self, scene: &Scene<'_>, step: Step, retry: backoff::Retry) -> bool {
         let op = step.op();
         let must_wait = step.needs_runtime() && scene.sight != Sight::Clear;

@@ -36,8 +36,8 @@ pub enum Sight {
     /// It is what there is.
     #[default]
     Clear,
-    /// The runtime has not answered since. Nothing was done for the pod meanwhile: what it does not show is not there, and
-    /// what has ended stays so; but what it shows running may have ended.
+    /// The runtime has not answered since. Nothing was done for the pod meanwhile: what it does not show is not there,
+    /// and what has ended stays so; but what it shows running may have ended.
     Old,
     /// The runtime has not answered since, and something was done for the pod meanwhile, or may have been.
     Clouded,

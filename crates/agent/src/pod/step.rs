@@ -220,7 +220,8 @@ impl Step {
         }
     }
 
-    /// Whether the runtime has to answer for it to be done. A probe may be a command; then it answers that nothing is known.
+    /// Whether the runtime has to answer for it to be done. A probe may be a command; then its answer is that nothing
+    /// is known.
     pub fn needs_runtime(&self) -> bool {
         !matches!(self, Step::Mount | Step::Unmount | Step::Report { .. } | Step::Delete | Step::Probe { .. })
     }

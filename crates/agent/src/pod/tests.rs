@@ -450,8 +450,9 @@ fn words(world: &World) -> Vec<String> {
 
 #[test]
 fn what_needs_a_runtime_that_is_silent_waits_for_it() {
-    let probed = json!({"name": "app", "image": "app", "readinessProbe": {"httpGet": {"port": 80}, "failureThreshold": 1},
-        "livenessProbe": {"httpGet": {"port": 80}, "failureThreshold": 1}, "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}});
+    let probe = json!({"httpGet": {"port": 80}, "failureThreshold": 1});
+    let probed = json!({"name": "app", "image": "app", "readinessProbe": probe, "livenessProbe": probe,
+        "lifecycle": {"preStop": {"sleep": {"seconds": 1}}}});
     let spec = |container: Value| json!({"restartPolicy": "Always", "containers": [container]});
     let running = |sight: Sight| {
         let mut world = World::new(spec(probed.clone()));

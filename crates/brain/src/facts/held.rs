@@ -52,8 +52,8 @@ fn may_differ(pod: &Pod) -> bool {
         && (pod.metadata.generation != pod.status.observed_generation || pod.status.conditions.iter().any(is_said))
 }
 
-/// What its node holds for the pod of these bytes, where that is not what its spec asks for: the most of what is asked for,
-/// was granted and is had; without what is asked for if that can never be.
+/// What its node holds for the pod of these bytes, where that is not what its spec asks for: the most of what is asked
+/// for, was granted and is had; without what is asked for if that can never be.
 pub(super) fn requests(pod: &Pod, bytes: &[u8]) -> Option<Box<Requests>> {
     if !may_differ(pod) {
         return None;

@@ -16,8 +16,8 @@ use crate::{log, seen};
 
 /// How long a runtime that does not answer is left alone.
 const RETRY_RUNTIME: Duration = Duration::from_secs(1);
-/// How long a look at the runtime is waited for before what it showed last has to do: a list of a full node's pods takes a
-/// small part of that, and a probe's result is not much later than its period.
+/// How long a look at the runtime is waited for before what it showed last has to do: a list of a full node's pods
+/// takes a small part of that, and a probe's result is not much later than its period.
 const LOOK_PATIENCE: Duration = Duration::from_secs(2);
 /// How long one look may take altogether. What it has found out meanwhile is kept, so that the next one takes less.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(60);
