@@ -8,6 +8,8 @@ pub const POINTS: &[&str] = &[
     "a fault that lasts",
     "a late request was carried out",
     "a node vanished",
+    "a node was taken away for good",
+    "a node was tainted for good",
     "a request was doubled",
     "a request was lost",
     "a view began anew after compaction",

@@ -17,8 +17,30 @@ pub struct Plan {
     pub apart: bool,
     /// When the quiet phase begins: every fault ends, nobody changes a spec any more.
     pub quiet_at_ms: u64,
+    /// What becomes of the last node when the quiet phase begins.
+    #[serde(default, skip_serializing_if = "Fate::is_none")]
+    pub last_node: Fate,
     /// What happens, in order of time.
     pub entries: Vec<Entry>,
+}
+
+/// What becomes of a node for good.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Fate {
+    /// Nothing.
+    #[default]
+    Stays,
+    /// It has a taint that few tolerate.
+    Tainted,
+    /// It is taken away.
+    Goes,
+}
+
+impl Fate {
+    fn is_none(&self) -> bool {
+        *self == Fate::Stays
+    }
 }
 
 /// What the store stands on.
@@ -204,7 +226,15 @@ mod tests {
         let crash = What::Crash { room: "replica-set".into(), after_messages: 3, down_ms: 500 };
         let pick = What::Pick { how: How::Unlabel, collection: "core/pods".into(), namespace: "a".into(), which: 7 };
         let entries = vec![Entry { at_ms: 10, what: crash }, Entry { at_ms: 20, what: pick }];
-        let plan = Plan { seed: 1, nodes: 3, medium: Medium::Disk, apart: true, quiet_at_ms: 60_000, entries };
+        let plan = Plan {
+            seed: 1,
+            nodes: 3,
+            medium: Medium::Disk,
+            apart: true,
+            quiet_at_ms: 60_000,
+            last_node: Fate::Goes,
+            entries,
+        };
         assert_eq!(Plan::parse(&plan.to_json()), Ok(plan));
     }
 }

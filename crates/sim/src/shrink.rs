@@ -1,6 +1,6 @@
 //! From a plan that fails to a small one that fails the same way (delta debugging).
 
-use crate::plan::{Entry, Plan};
+use crate::plan::{Entry, Fate, Plan};
 use crate::world::{How2Run, run};
 
 /// Runs after which the smallest plan so far is good enough.
@@ -62,9 +62,10 @@ impl Shrinking {
     /// A quiet phase that begins earlier, fewer nodes, a simpler store, one process.
     fn rest(&mut self, best: &mut Plan) {
         let last = best.entries.last().map_or(0, |entry| entry.at_ms);
-        let simpler: [fn(&mut Plan, u64); 4] = [
+        let simpler: [fn(&mut Plan, u64); 5] = [
             |plan, last| plan.quiet_at_ms = plan.quiet_at_ms.min(last + 30_000),
-            |plan, _| plan.nodes = 1,
+            |plan, _| plan.last_node = Fate::Stays,
+            |plan, _| plan.nodes = if plan.last_node == Fate::Stays { 1 } else { plan.nodes.min(2) },
             |plan, _| plan.medium = crate::plan::Medium::Memory,
             |plan, _| plan.apart = false,
         ];

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use super::Draft;
 use crate::plan::How;
+use crate::world::AWAY;
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 
@@ -41,7 +42,7 @@ impl Draft {
             let at = self.time(8_000);
             if self.dice.percent(60) {
                 let effect = self.dice.pick(&["NoExecute", "NoSchedule"]).copied();
-                let taint = json!({"key": "sim.setpoint.dev/away", "value": "yes", "effect": effect});
+                let taint = json!({"key": AWAY, "value": "yes", "effect": effect});
                 self.request(at, "PATCH", path.clone(), json!({"spec": {"taints": [taint]}}));
                 if self.dice.percent(50) {
                     self.request(self.time(at), "PATCH", path, json!({"spec": {"taints": []}}));

@@ -7,7 +7,7 @@ mod storage;
 use serde_json::{Value, json};
 
 use crate::dice::Dice;
-use crate::plan::{Entry, How, Medium, Plan, What};
+use crate::plan::{Entry, Fate, How, Medium, Plan, What};
 
 /// The longest chaos phase.
 const CHAOS_MS_MAX: u64 = 240_000;
@@ -55,9 +55,11 @@ pub fn generate(seed: u64, rooms: &[String]) -> Plan {
         draft.nodes(nodes);
     }
     draft.faults(rooms, nodes, medium);
+    let fates = [Fate::Stays, Fate::Stays, Fate::Tainted, Fate::Goes];
+    let last_node = draft.dice.pick(&fates).copied().filter(|_| nodes > 1).unwrap_or_default();
     let mut entries = draft.entries.into_inner();
     entries.sort_by_key(|entry| entry.at_ms);
-    Plan { seed, nodes, medium, apart, quiet_at_ms: end_ms, entries }
+    Plan { seed, nodes, medium, apart, quiet_at_ms: end_ms, last_node, entries }
 }
 
 impl Draft {
@@ -313,8 +315,15 @@ impl Draft {
 
     fn jobs(&self, namespace: &str) {
         let at = self.time(1_000) / 2;
+        let mut spec = self.job_spec();
+        if self.dice.percent(25) {
+            // No node takes its pods: they end unbound.
+            spec["template"]["spec"]["nodeSelector"] = json!({"sim.setpoint.dev/nowhere": "yes"});
+            spec["podReplacementPolicy"] = json!("Failed");
+            spec["activeDeadlineSeconds"] = json!(self.dice.between(20, 90));
+        }
         let body = json!({
-            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "task"}, "spec": self.job_spec(),
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "task"}, "spec": spec,
         });
         let all = format!("/apis/batch/v1/namespaces/{namespace}/jobs");
         self.create(at, &all, &body);
@@ -328,6 +337,7 @@ impl Draft {
             "apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "tick"},
             "spec": {
                 "schedule": "* * * * *", "concurrencyPolicy": self.dice.pick(&["Allow", "Forbid", "Replace"]),
+                "suspend": self.dice.percent(40),
                 "jobTemplate": {"spec": self.job_spec()},
             },
         });

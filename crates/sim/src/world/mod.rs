@@ -25,14 +25,19 @@ use crate::server::{self, Reply, START, Server, Wire};
 use crate::weather::Weather;
 
 /// How long after the beginning of the quiet phase everything must be as it should: the longest deadline of the
-/// workloads (progress: 60 s) after the longest backoff (30 s), twice, and room for what follows from that.
-pub const BOUND_MS: u64 = 240_000;
+/// workloads (progress: 60 s) after the longest backoff (30 s), twice, room for what follows from that, and the time for
+/// which CronJobs run on.
+pub const BOUND_MS: u64 = 340_000;
 /// How long it must then stay so, and silent.
 pub const WINDOW_MS: u64 = 180_000;
 /// When a client gives up waiting.
 const PATIENCE: u64 = 10_000_000;
 /// The finalizer that users put on objects, and take off when the quiet phase begins.
 pub const HOLD: &str = "sim.setpoint.dev/hold";
+/// The taint that users put on nodes, and take off when the quiet phase begins.
+pub const AWAY: &str = "sim.setpoint.dev/away";
+/// When the users stopped a CronJob for good, as an annotation.
+pub const STOPPED: &str = "sim.setpoint.dev/stopped-at";
 /// Events read of one collection at a time: more than a transaction ever has.
 const EVENTS_MAX: usize = 1_000_000;
 /// Happenings after which a run is called endless.

@@ -71,7 +71,8 @@ pub fn in_a_namespace(facts: &Facts<'_>, object: &Value) -> Option<String> {
 
 /// A pod is bound when a node is there for it.
 pub fn bound(facts: &Facts<'_>, pod: &Value) -> Option<String> {
-    if !pod.text(&["spec", "nodeName"]).is_empty() || pod.is_deleting() || waits_for_claim(facts, pod) {
+    let waits = || waits_for_claim(facts, pod) || fits_nowhere(facts, pod);
+    if !pod.text(&["spec", "nodeName"]).is_empty() || pod.is_deleting() || waits() {
         return None;
     }
     let is_open = |node: &Value| {
@@ -88,6 +89,12 @@ pub fn bound(facts: &Facts<'_>, pod: &Value) -> Option<String> {
         .then_some(())
         .filter(|()| !only)
         .map(|()| "is not bound".to_owned())
+}
+
+/// Whether the pod asks for a node with labels that none has.
+pub fn fits_nowhere(facts: &Facts<'_>, pod: &Value) -> bool {
+    let wanted = pod.map(&["spec", "nodeSelector"]).filter(|wanted| !wanted.is_empty());
+    wanted.is_some() && !facts.ledger.list(NODES).any(|node| selects(wanted, node))
 }
 
 fn waits_for_claim(facts: &Facts<'_>, pod: &Value) -> bool {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use meta::{ObjectExt, Time, condition};
 use serde_json::Value;
 
-use super::cluster::still_there;
+use super::cluster::{fits_nowhere, still_there};
 use super::{
     Facts, Ledger, differs, int, is_active, is_controlled_by, is_ready, observed, pods_of, selector, selects, waits,
 };
@@ -179,7 +179,7 @@ pub fn job(facts: &Facts<'_>, job: &Value) -> Option<String> {
     if job.flag(&["spec", "suspend"]) {
         return differs("the number of active pods", active, 0);
     }
-    let waits = pods.iter().any(|pod| waits(pod));
+    let waits = pods.iter().any(|pod| waits(pod) || fits_nowhere(facts, pod));
     if active == 0 && !has_quota(ledger, job) {
         return Some("is not finished and has no active pods".to_owned());
     }
@@ -195,7 +195,8 @@ pub fn job(facts: &Facts<'_>, job: &Value) -> Option<String> {
     differs("status.active", int(job, &["status", "active"], 0), active)
 }
 
-/// A CronJob lists its running Jobs and keeps no more ended ones than it may.
+/// A CronJob lists its running Jobs, keeps no more ended ones than it may, and has served its schedule until the users
+/// stopped it.
 pub fn cron_job(facts: &Facts<'_>, cron: &Value) -> Option<String> {
     let ledger = facts.ledger;
     if cron.is_deleting() {
@@ -213,7 +214,25 @@ pub fn cron_job(facts: &Facts<'_>, cron: &Value) -> Option<String> {
     if failed > limit("failedJobsHistoryLimit", 1) {
         return Some(format!("keeps {failed} failed jobs"));
     }
-    (listed != running).then(|| format!("lists {} active jobs of {}", listed.len(), running.len()))
+    let unserved = || unserved(cron).map(|due| format!("has not served {}", due.to_rfc3339()));
+    let wrong = (listed != running).then(|| format!("lists {} active jobs of {}", listed.len(), running.len()));
+    wrong.or_else(unserved)
+}
+
+/// The last time of a schedule of every minute that should have been served before the CronJob was stopped, if it was
+/// not. Where Jobs must not run side by side, one that runs keeps others away: only that there was one is asked for.
+fn unserved(cron: &Value) -> Option<Time> {
+    /// The longest backoff, and a little.
+    const GRACE_SECONDS: i64 = 32;
+    let stopped = Time::parse(cron.annotation(crate::world::STOPPED)?)?.as_secs() - GRACE_SECONDS;
+    let due = Time::from_secs(stopped - stopped % 60);
+    let served = Time::parse(cron.text(&["status", "lastScheduleTime"]));
+    let is_served = match cron.text(&["spec", "concurrencyPolicy"]) {
+        "Forbid" => served.is_some(),
+        _ => served.is_some_and(|served| served >= due),
+    };
+    let created = Time::parse(cron.text(&["metadata", "creationTimestamp"]));
+    (!is_served && created.is_some_and(|created| created < due)).then_some(due)
 }
 
 /// A Job that has a time to live after its end is gone when that is over.
