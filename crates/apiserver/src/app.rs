@@ -24,6 +24,9 @@ use crate::pods::STREAMS_MAX;
 /// Requests carried out at a time, reads and writes apart, as upstream's defaults are; watches do not count.
 pub(crate) const READS_IN_FLIGHT_MAX: usize = 400;
 pub(crate) const WRITES_IN_FLIGHT_MAX: usize = 200;
+/// Requests of this process's own components, reads and writes. They wait for one another instead of being turned away,
+/// and so need no more than keeps the log's writer busy.
+const INSIDE_IN_FLIGHT_MAX: usize = 100;
 
 /// How the server proves and checks identities.
 pub struct Identity {
@@ -63,6 +66,7 @@ pub struct App {
     pub(crate) hub: Arc<Hub>,
     pub(crate) reads: Semaphore,
     pub(crate) writes: Semaphore,
+    pub(crate) inside: Semaphore,
     /// Held by the one request that chooses values among those that others have taken.
     pub(crate) choosing: tokio::sync::Mutex<()>,
     /// What questions about the world share.
@@ -93,6 +97,7 @@ impl App {
             hub,
             reads: Semaphore::new(READS_IN_FLIGHT_MAX),
             writes: Semaphore::new(WRITES_IN_FLIGHT_MAX),
+            inside: Semaphore::new(INSIDE_IN_FLIGHT_MAX),
             choosing: tokio::sync::Mutex::default(),
             questions: Questions::default(),
             streams: Arc::new(Semaphore::new(STREAMS_MAX)),

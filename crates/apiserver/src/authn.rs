@@ -14,11 +14,13 @@ use crate::app::App;
 /// Values of impersonation headers looked at.
 const IMPERSONATION_MAX: usize = 256;
 
-/// What the connection proved by its client certificate; `None` when it had none.
+/// Who is at the other end, as the connection itself proves it: by a client certificate, or by being no connection.
 #[derive(Clone, Debug, Default)]
 pub struct Peer {
     /// The user that the certificate names.
     pub user: Option<Arc<UserInfo>>,
+    /// A component of this process. It is nobody special, but it does not take the places of those who come from outside.
+    pub is_inside: bool,
 }
 
 /// The user behind a request, or 401. A token that does not count is an error even beside a valid certificate.

@@ -10,6 +10,7 @@ use client::Body;
 use http::header::{ACCEPT, CONTENT_TYPE, IF_NONE_MATCH, USER_AGENT};
 use http::{Method, Response};
 use meta::{ApiError, GroupResource};
+use tokio::sync::SemaphorePermit;
 
 use crate::app::App;
 use crate::authn::{self, Peer};
@@ -37,7 +38,7 @@ async fn route_request(
     let user = authn::authenticate(app, peer, request.headers())?;
     let path = request.uri().path();
     match route::parse(path) {
-        Some(address) => resource(app, user, request, &address).await,
+        Some(address) => resource(app, peer, user, request, &address).await,
         None => {
             authorize_path(app, user, request.method(), path)?;
             path_response(app, request)
@@ -74,6 +75,7 @@ fn not_found() -> ApiError {
 
 async fn resource(
     app: &Arc<App>,
+    peer: &Peer,
     user: Arc<UserInfo>,
     http: &http::Request<Bytes>,
     address: &Address,
@@ -111,7 +113,7 @@ async fn resource(
     if &*request.target.kind.group == insight::GROUP {
         return insight::answer(app, request).await;
     }
-    let _permit = permit(app, verb)?;
+    let _permit = permit(app, peer, verb).await?;
     if (&*request.target.kind.plural, request.target.subresource.as_str()) == ("serviceaccounts", "token") {
         return token::request(app, &request);
     }
@@ -143,15 +145,18 @@ fn attributes(user: &Arc<UserInfo>, address: &Address, verb: Verb, query: &[(Str
     Attributes { name, field_selector, ..address.attributes(user, verb) }
 }
 
-/// A place among the requests in flight, or 429. Watches hold none: they wait, they do not work.
-fn permit(app: &App, verb: Verb) -> Result<Option<tokio::sync::SemaphorePermit<'_>>, ApiError> {
+/// A place among the requests in flight, or 429. Watches hold none: they wait, they do not work. Components of this process
+/// have places of their own and wait for one: each has few requests at a time, and a controller that catches up must not
+/// lock users out, nor they it.
+async fn permit<'a>(app: &'a App, peer: &Peer, verb: Verb) -> Result<Option<SemaphorePermit<'a>>, ApiError> {
+    let full = || ApiError::too_many_requests("Too many requests, please try again later.", 1);
     let places = match verb {
         Verb::Watch => return Ok(None),
+        _ if peer.is_inside => return app.inside.acquire().await.map(Some).map_err(|_| full()),
         verb if verb.is_write() => &app.writes,
         _ => &app.reads,
     };
-    let full = |_| ApiError::too_many_requests("Too many requests, please try again later.", 1);
-    places.try_acquire().map(Some).map_err(full)
+    places.try_acquire().map(Some).map_err(|_| full())
 }
 
 fn payload(http: &http::Request<Bytes>, verb: Verb, kind: &kinds::KindDef) -> Result<Payload, ApiError> {

@@ -20,7 +20,7 @@ pub struct InProcess {
 impl InProcess {
     /// A transport that acts as `user`.
     pub fn new(app: Arc<App>, user: UserInfo) -> InProcess {
-        InProcess { app, peer: Peer { user: Some(Arc::new(user)) } }
+        InProcess { app, peer: Peer { user: Some(Arc::new(user)), is_inside: true } }
     }
 }
 

@@ -174,7 +174,7 @@ async fn handshake(
     };
     let certificate = stream.get_ref().1.peer_certificates().and_then(|chain| chain.first());
     let user = certificate.and_then(|der| certificate_user(der)).map(UserInfo::authenticated).map(Arc::new);
-    Some((stream, Peer { user }))
+    Some((stream, Peer { user, is_inside: false }))
 }
 
 async fn answer(

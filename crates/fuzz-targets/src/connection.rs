@@ -79,7 +79,7 @@ pub fn http_raw(data: &[u8]) {
             *world = World::new();
         }
         let admin = UserInfo::new("admin", [MASTERS]).authenticated();
-        let admin = Peer { user: Some(Arc::new(admin)) };
+        let admin = Peer { user: Some(Arc::new(admin)), ..Peer::default() };
         let peer = if who % 4 == 0 { Peer::default() } else { admin.clone() };
         converse(world, peer, bytes);
         let answer = converse(world, admin, b"GET /livez HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");

@@ -324,7 +324,11 @@ async fn images_are_mounted_to_be_read() {
     ];
     let (status, printed) = rig.run(&sandbox.id, &spec).await;
     assert_eq!(status.exit.unwrap().exit_code, 0, "{printed}");
-    assert_eq!((printed.matches("from the top").count(), printed.matches("from the base").count()), (2, 1), "{printed}");
+    assert_eq!(
+        (printed.matches("from the top").count(), printed.matches("from the base").count()),
+        (2, 1),
+        "{printed}"
+    );
     assert_eq!(printed.matches("only below").count(), 2, "{printed}");
     assert_eq!(printed.matches("new: Read-only file system").count(), 3, "{printed}");
     assert!(!base.join("new").exists() && !top.join("data/new").exists());

@@ -3,8 +3,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use apiserver::{App, Peer, serve_connection};
+use apiserver::{App, InProcess, Peer, serve_connection};
 use bytes::Bytes;
+use client::Transport;
 use clock::SystemClock;
 use http::{HeaderMap, Method, Request};
 use http_body_util::{BodyExt, Full};
@@ -91,7 +92,7 @@ async fn served(app: Arc<App>) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let admin = admit::UserInfo::new("admin", [admit::user::MASTERS]).authenticated();
-    let peer = Peer { user: Some(Arc::new(admin)) };
+    let peer = Peer { user: Some(Arc::new(admin)), ..Peer::default() };
     tokio::spawn(async move {
         while let Ok((stream, _)) = listener.accept().await {
             tokio::spawn(serve_connection(Arc::clone(&app), peer.clone(), stream));
@@ -181,6 +182,36 @@ async fn too_many_requests_at_a_time_are_told_to_come_back() {
         assert_eq!(request.await.expect("no panic").0, 201);
     }
     assert_eq!(create("above".to_owned()).await.0, 201, "there is room again");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_runs_inside_waits_for_itself_and_for_nobody_else() {
+    let (cluster, held) = held_cluster().await;
+    let at = served(Arc::clone(&cluster.app)).await;
+    let admin = admit::UserInfo::new("admin", [admit::user::MASTERS]).authenticated();
+    let inside = Arc::new(InProcess::new(Arc::clone(&cluster.app), admin));
+    let create_inside = |name: String| {
+        let inside = Arc::clone(&inside);
+        tokio::spawn(async move {
+            let body = Bytes::from(config_map(&name, "1").to_string());
+            let request = Request::builder().method(Method::POST).uri(CONFIG_MAPS);
+            let request = request.header("content-type", "application/json").body(body).expect("a request");
+            inside.call(request).await.map(|response| response.status().as_u16()).unwrap_or(0)
+        })
+    };
+    let create = |name: String| tokio::spawn(ask(at, Method::POST, CONFIG_MAPS.to_owned(), config_map(&name, "1")));
+    held.hold();
+    let within: Vec<_> = (0..3 * WRITES_MAX).map(|at| create_inside(format!("inside-{at}"))).collect();
+    let users: Vec<_> = (0..WRITES_MAX).map(|at| create(format!("outside-{at}"))).collect();
+    // What waits inside comes to the store only with the places of what is there already.
+    held.count.subscribe().wait_for(|count| *count > WRITES_MAX).await.expect("it lives");
+    held.let_go();
+    for user in users {
+        assert_eq!(user.await.expect("no panic").0, 201);
+    }
+    for request in within {
+        assert_eq!(request.await.expect("no panic"), 201);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
