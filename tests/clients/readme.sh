@@ -10,7 +10,7 @@ fi
 source "$here/check.sh"
 kubectl=$1
 work=$(mktemp -d)
-running=''
+running='' ended=''
 # Loopback is down in a new namespace, and only python3 is sure to be here: SIOCSIFFLAGS with IFF_UP and IFF_RUNNING.
 python3 -c 'import fcntl, socket, struct
 fcntl.ioctl(socket.socket(), 0x8914, struct.pack("16sh14x", b"lo", 0x41))'
@@ -29,47 +29,57 @@ start() {
   setsid $command "$@" >"$log" 2>&1 &
   running=$!
 }
-# What Ctrl-C does: the whole group is told, and the command ends by itself.
+# What Ctrl-C does: the whole group is told, and the command ends by itself. Sets ended.
 interrupt() {
   kill -INT -- "-$running"
   wait "$running"
-  local ended=$?
+  ended=$?
   running=''
-  printf 'ended with %d\n' "$ended"
 }
 clean_up() {
-  [[ -n $running ]] && interrupt >/dev/null
+  if [[ -n $running ]]; then
+    # The containers would outlive it.
+    timeout 10 "$kubectl" delete deployment web --grace-period=1 >/dev/null 2>&1
+    for ((i = 0; i < 100; i++)); do
+      [[ -z $(left) ]] && break
+      sleep 0.1
+    done
+    interrupt
+  fi
   rm -rf "$work"
 }
 trap clean_up EXIT
 trap 'exit 130' INT TERM
 
+# What is asked more than once runs under a time limit, in a shell of its own.
 page_of() {
   exec 3<>"/dev/tcp/$1/8080" && printf 'GET / HTTP/1.0\r\n\r\n' >&3 && head -n 1 <&3
 }
-export -f page_of
 ready() { "$kubectl" get deployment web -o 'jsonpath={.status.readyReplicas} of {.spec.replicas}'; }
 pods() { "$kubectl" get pods -o 'jsonpath={range .items[*]}{.metadata.uid} {.status.containerStatuses[*].restartCount}{"\n"}{end}'; }
-left() { find "$work/data/runtime/sandboxes" -mindepth 1 2>/dev/null; }
+count() { "$kubectl" get pods --no-headers | wc -l; }
+left() { find "$work/data/runtime/sandboxes" -mindepth 1 -maxdepth 1 2>/dev/null; }
+export kubectl work
+export -f page_of ready pods count left
 
 # The build is not what is measured here.
 PATIENCE_SECONDS=60
 start up.log
-eventually 'five containers are ready' '=5 of 5' ready
+eventually 'five containers are ready' '=5 of 5' bash -c ready
 eventually 'it says how to go on' 'Ctrl-C stops' cat "$work/up.log"
 for address in $("$kubectl" get pods -o 'jsonpath={.items[*].status.podIP}'); do
-  check "the page at $address" '200 OK' timeout 5 bash -c "page_of $address"
+  check "the page at $address" '200 OK' bash -c "page_of $address"
 done
-check 'five pages were asked for' '=5' bash -c "'$kubectl' get pods --no-headers | wc -l"
+check 'five pages were asked for' '=5' bash -c count
 before=$(pods)
-interrupted=$(interrupt)
-check 'Ctrl-C ends it' '=ended with 0' printf '%s' "$interrupted"
-check 'the containers go on' '~.' left
+interrupt
+check 'Ctrl-C ends it' '=0' printf '%s' "$ended"
+check 'the containers go on' '~.' bash -c 'left; true'
 
 start again.log --on-exit stop
 eventually 'it is ready again' 'Ctrl-C stops' cat "$work/again.log"
-check 'on the same containers' "=$before" pods
-interrupted=$(interrupt)
-check 'Ctrl-C ends it again' '=ended with 0' printf '%s' "$interrupted"
-check 'nothing is left of them' '=' left
+check 'on the same containers' "=$before" bash -c pods
+interrupt
+check 'Ctrl-C ends it again' '=0' printf '%s' "$ended"
+check 'nothing is left of them' '=' bash -c 'left; true'
 finish
