@@ -311,7 +311,7 @@ impl Hands {
         let pod = Pod::new(&task.object);
         let Some(container) = pod.container(name) else { return Answer::Done.into() };
         let Some(probe) = container.probe(kind) else { return Answer::Done.into() };
-        let permits = if probing::is_command(probe.spec) { &self.commands } else { &self.probes };
+        let permits = if probe.is_command() { &self.commands } else { &self.probes };
         let Ok(_permit) = permits.acquire().await else {
             return Answer::Probed(ProbeAnswer::Unknown("stopping".to_owned())).into();
         };

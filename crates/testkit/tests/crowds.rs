@@ -203,7 +203,7 @@ async fn what_runs_inside_waits_for_itself_and_for_nobody_else() {
     held.hold();
     let within: Vec<_> = (0..3 * WRITES_MAX).map(|at| create_inside(format!("inside-{at}"))).collect();
     let users: Vec<_> = (0..WRITES_MAX).map(|at| create(format!("outside-{at}"))).collect();
-    // What waits inside comes to the store only with the places of what is there already.
+    // More are at the store than users alone may have there; the others inside wait for a place.
     held.count.subscribe().wait_for(|count| *count > WRITES_MAX).await.expect("it lives");
     held.let_go();
     for user in users {

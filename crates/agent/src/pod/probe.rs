@@ -48,9 +48,8 @@ pub struct Probe<'a> {
     pub failures_needed: u32,
     /// Grace of the stop that its failure leads to.
     pub grace: Option<Duration>,
-    /// Whether it is asked early: where a pod waits for its success, and asking costs the container little (a command
-    /// costs it a process).
-    is_early: bool,
+    /// Whether the pod waits for its success.
+    is_awaited: bool,
 }
 
 /// How one probe ended.
@@ -110,8 +109,19 @@ impl<'a> Probe<'a> {
             successes_needed: count("successThreshold", 1),
             failures_needed: count("failureThreshold", 3),
             grace: spec.int(&["terminationGracePeriodSeconds"]).map(seconds),
-            is_early: kind != Kind::Liveness && spec.at(&["exec"]).is_none(),
+            is_awaited: kind != Kind::Liveness,
         })
+    }
+
+    /// Whether something has to be run in the container for it.
+    pub fn is_command(&self) -> bool {
+        self.spec.get("exec").is_some_and(Value::is_object)
+    }
+
+    /// Whether it is asked early: where its success is waited for, and asking costs the container little (a command costs
+    /// it a process).
+    fn is_early(&self) -> bool {
+        self.is_awaited && !self.is_command()
     }
 }
 
@@ -130,8 +140,8 @@ impl Prober {
     pub fn due(&self, probe: &Probe<'_>, started: Time) -> Time {
         let Some(last) = self.last_begun else { return started.after(probe.initial_delay) };
         let due = self.last_due.unwrap_or(last).after(probe.period);
-        let is_awaited = self.verdict != Some(true) && self.last_succeeded != Some(true);
-        if !(probe.is_early && is_awaited) {
+        let has_succeeded = self.verdict == Some(true) || self.last_succeeded == Some(true);
+        if has_succeeded || !probe.is_early() {
             return due;
         }
         let gap = EARLY_GAP.saturating_mul(1_u32.checked_shl(self.begun.saturating_sub(1)).unwrap_or(u32::MAX));

@@ -62,12 +62,7 @@ impl FieldSet {
 
     /// Adds a path. The empty path is never a member.
     pub fn insert(&mut self, path: &[PathElement]) {
-        let Some((last, parents)) = path.split_last() else { return };
-        let mut set = self;
-        for step in parents {
-            set = &mut set.nodes.entry(step.clone()).or_default().below;
-        }
-        set.nodes.entry(last.clone()).or_default().member = true;
+        self.graft(path, Node::member());
     }
 
     /// Adds a path and what stands below it. At the empty path only what is below counts.

@@ -26,11 +26,6 @@ pub(crate) struct Target<'t> {
     pub ip: &'t str,
 }
 
-/// Whether the runtime has to run something for it.
-pub(crate) fn is_command(spec: &Value) -> bool {
-    spec.get("exec").is_some_and(Value::is_object)
-}
-
 /// Performs a probe.
 pub(crate) async fn probe(target: &Target<'_>, spec: &Value, limit: Duration) -> ProbeAnswer {
     let part = |name: &str| spec.get(name).filter(|part| part.is_object());
